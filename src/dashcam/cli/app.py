@@ -1,0 +1,55 @@
+"""The command line, put together: every command, and what an error looks like."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from dashcam import __version__
+from dashcam.cli import doctor, runs, upkeep, vocabulary
+from dashcam.cli.output import err, inert
+from dashcam.errors import DashcamError
+
+app = typer.Typer(
+    name="dashcam",
+    help="A flight recorder for AI agents. What they did, joinable and found again.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"dashcam {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+for group in (runs, vocabulary, doctor, upkeep):
+    for command in group.COMMANDS:
+        app.command()(command)
+
+
+def run() -> None:
+    """Run the command; an error that a person can mend prints the mend and no traceback."""
+    try:
+        app()
+    except DashcamError as error:
+        err.print(inert(f"dashcam: {error}"))
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader went away (`dashcam … | head`): nothing to say, and nothing more to flush.
+        sys.stdout = None
+        sys.exit(141)

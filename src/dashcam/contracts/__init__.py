@@ -1,0 +1,1 @@
+"""Frozen shapes with their rules; no I/O."""

@@ -1,0 +1,1 @@
+"""Wire or file into contracts: pure functions that can be fuzzed."""

@@ -1,0 +1,160 @@
+"""A line of JSON into an event, or into quarantine with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from dashcam.contracts.event import MARK_NAMES, Event, Orphan
+from dashcam.contracts.identity import (
+    IDENTITY,
+    MARKS,
+    MAX_ID,
+    fault_of_id,
+    fault_of_kind,
+    fault_of_record,
+    kind_of,
+)
+
+# Under which names other programs say what happened, and when.
+_OPERATION = ("operation", "event", "event_name", "type", "schema")
+_TIME = ("ts", "timestamp", "time", "created_at")
+_MAX_REASON = 300
+
+
+class _Head(msgspec.Struct):
+    """The identity of a line of ours. Decoding to a type is the quick check of nearly all lines."""
+
+    session_id: str
+    trace_id: str
+    step: int
+    kind: str
+    operation: str
+    ts: datetime
+
+
+_head_of = msgspec.json.Decoder(_Head).decode
+_raw_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_json_of = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+def parse_line(line: bytes, segment: str, offset: int, now: int) -> Event | Orphan:
+    """One line as an event; what can't be joined as an orphan that keeps the whole line. Never raises.
+
+    `now` (microseconds) is when a record happened that doesn't say.
+    """
+    try:
+        head = _head_of(line)
+        raw = _raw_of(line)
+        if _is_plain(head) and "trace_kind" not in raw:
+            for name in IDENTITY:
+                del raw[name]
+            return Event(
+                segment=segment,
+                offset=offset,
+                session_id=head.session_id,
+                trace_id=head.trace_id,
+                step=head.step,
+                kind=head.kind,
+                operation=head.operation,
+                ts=round(head.ts.timestamp() * 1e6),
+                fields=_encode(raw).decode(),
+                marks=_marks(raw[MARKS]) if MARKS in raw else 0,
+            )
+    except (ValueError, OverflowError):
+        pass  # not a line of ours: find out what it is, and say so
+    return _parse_foreign(line, segment, offset, now)
+
+
+def _is_plain(head: _Head) -> bool:
+    """Identity without a doubt: what isn't goes through the full rules."""
+    return (
+        _is_plain_id(head.session_id)
+        and _is_plain_id(head.trace_id)
+        and _is_plain_id(head.operation)
+        and head.step >= 0
+        and head.ts.tzinfo is not None
+        and (head.kind == "user" or fault_of_kind(head.kind) is None)
+    )
+
+
+def _is_plain_id(text: str) -> bool:
+    return 0 < len(text) <= MAX_ID and text.isprintable() and not text.isspace()
+
+
+def _parse_foreign(line: bytes, segment: str, offset: int, now: int) -> Event | Orphan:
+    """A line from elsewhere, by the full rules."""
+
+    def orphan(reason: str, operation: str = "") -> Orphan:
+        reason = reason[:_MAX_REASON]
+        return Orphan(segment=segment, offset=offset, reason=reason, body=line, operation=operation, ts=now)
+
+    try:
+        line.decode()
+        record = _json_of(line)
+    except (ValueError, RecursionError) as error:
+        return orphan(f"not JSON: {error}")
+    if not isinstance(record, dict):
+        return orphan(f"not a JSON object but {type(record).__name__}")
+    operation = operation_of(record)
+    if fault := fault_of_record(record):
+        return orphan(fault, operation)
+    raw = _raw_of(line)
+    ts = time_of(record)
+    for name in ("session_id", "trace_id", "step", "operation"):
+        raw.pop(name, None)
+    if "trace_kind" not in record:
+        raw.pop("kind", None)
+    if ts is not None and "ts" in record:
+        raw.pop("ts", None)
+    return Event(
+        segment=segment,
+        offset=offset,
+        session_id=record["session_id"],
+        trace_id=record["trace_id"],
+        step=record["step"],
+        kind=kind_of(record),
+        operation=operation or "record",
+        ts=now if ts is None else ts,
+        fields=_encode(raw).decode(),
+        marks=_marks(raw[MARKS]) if MARKS in raw else 0,
+    )
+
+
+def operation_of(record: Mapping[str, Any]) -> str:
+    """What a record says that happened, under whichever name; empty when it doesn't."""
+    for name in _OPERATION:
+        value = record.get(name)
+        if isinstance(value, str) and fault_of_id(value, name) is None:
+            return value
+    return ""
+
+
+def time_of(record: Mapping[str, Any]) -> int | None:
+    """When a record says that it happened, in microseconds; None when it doesn't, or not legibly."""
+    said = next((record[name] for name in _TIME if record.get(name) is not None), None)
+    try:
+        if isinstance(said, str):
+            moment = datetime.fromisoformat(said)
+            return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6)
+        if isinstance(said, int | float) and not isinstance(said, bool) and 0 < said < 1e19:
+            # Seconds, milliseconds, microseconds or nanoseconds: their sizes today leave no doubt.
+            for limit, factor in ((1e11, 1e6), (1e14, 1e3), (1e17, 1.0), (1e20, 1e-3)):
+                if said < limit:
+                    return round(said * factor)
+    except (ValueError, OverflowError):
+        pass
+    return None
+
+
+def _marks(raw: msgspec.Raw) -> int:
+    """Our own remarks on a record as bits. Somebody else's key of that name says nothing."""
+    try:
+        said = _json_of(raw)
+    except ValueError:
+        return 0
+    return sum(bit for name, bit in MARK_NAMES.items() if name in said) if isinstance(said, dict) else 0

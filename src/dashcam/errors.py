@@ -1,0 +1,115 @@
+"""Every error Dashcam raises, in one tree.
+
+Each says what happened, where, and what to do next. `status` is what the server answers,
+`exit_code` what the command returns.
+"""
+
+from __future__ import annotations
+
+
+class DashcamError(Exception):
+    """The root: catch this to catch everything of ours."""
+
+    status = 500
+    exit_code = 1
+
+
+class UnjoinableRecord(DashcamError, ValueError):
+    """A record without its identity, which would join to nothing."""
+
+    status, exit_code = 400, 2
+
+
+class ReservedField(UnjoinableRecord):
+    """A field that would overwrite part of the record's identity."""
+
+    def __init__(self, field: str, operation: str) -> None:
+        super().__init__(
+            f"{operation}: the field {field!r} would overwrite the record's own {field!r}. "
+            "Give it another name; what identifies a record comes from its Trace."
+        )
+
+
+class VocabularyError(DashcamError, ValueError):
+    """An event that the vocabulary doesn't hold, or not in this shape."""
+
+    status, exit_code = 400, 2
+
+
+class UnknownEvent(VocabularyError):
+    """No event of this name has been registered."""
+
+
+class MalformedEvent(VocabularyError):
+    """An event that breaks the shape of its name."""
+
+
+class SettingsError(DashcamError, ValueError):
+    """A setting that can't be used as it is."""
+
+    status, exit_code = 400, 2
+
+
+class MissingExtra(DashcamError, ImportError):
+    """A command whose parts are not installed."""
+
+    exit_code = 3
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs more than the SDK. Install it with: pip install 'dashcam[{extra}]'")
+
+
+class NotFound(DashcamError, LookupError):
+    """Nothing in this store has this id."""
+
+    status, exit_code = 404, 4
+
+
+class TraceNotFound(NotFound):
+    """No record of this trace is in the store."""
+
+    def __init__(self, trace_id: str, where: str) -> None:
+        super().__init__(f"No trace {trace_id!r} in {where}. List traces with: dashcam session SESSION_ID")
+
+
+class SessionNotFound(NotFound):
+    """No record of this session is in the store."""
+
+    def __init__(self, session_id: str, where: str) -> None:
+        super().__init__(f"No session {session_id!r} in {where}. List sessions with: dashcam sessions")
+
+
+class ContentNotFound(NotFound):
+    """No content or context with this digest is in the store."""
+
+    def __init__(self, digest: str, where: str) -> None:
+        super().__init__(f"No content {digest} in {where}. Check the store with: dashcam verify")
+
+
+class UnreadableInput(DashcamError, ValueError):
+    """A file or a body that isn't what it should be."""
+
+    status, exit_code = 400, 5
+
+
+class StoreError(DashcamError):
+    """The store can't be used."""
+
+    status, exit_code = 503, 6
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer program."""
+
+    def __init__(self, where: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{where} has schema {found}, this dashcam knows up to {known}. "
+            "Nothing was changed. Upgrade with: pip install -U dashcam"
+        )
+
+
+class StoreBusy(StoreError):
+    """Another process holds the store for writing."""
+
+    def __init__(self, where: str, holder: str) -> None:
+        super().__init__(f"{where} is being written by {holder}. Wait for it to end, or stop it, and try again.")

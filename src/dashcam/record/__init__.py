@@ -1,0 +1,1 @@
+"""The only writers: from journals and wires into the store."""

@@ -1,0 +1,154 @@
+"""Journals into the store: incrementally, exactly once, also while they are being written.
+
+A line is identified by its segment and byte offset. Rows and the offset up to which a segment was
+read commit in one transaction, so a crash at any moment repeats nothing and loses nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import msgspec
+
+from dashcam.contracts.event import Event, Orphan
+from dashcam.dialects.lines import parse_line
+from dashcam.sdk.journal import is_finished
+from dashcam.store.base import Batch, Source, Store
+
+BLOCK = 1 << 20  # bytes read at a time
+MAX_LINE = 64 << 20  # what is longer is no record; its beginning goes to quarantine
+KEPT_OF_LONG = 64 << 10
+BATCH = 10_000  # records a transaction
+
+# What becomes of bytes behind the last line end: more may come; the writer died in the middle of a
+# line; or the file just has no line end at its end, as files of other programs often don't.
+Ending = Literal["wait", "torn", "take"]
+Progress = Callable[[int, int], None]  # bytes done, bytes in all
+
+
+class Collected(msgspec.Struct):
+    """What a collection brought in."""
+
+    events: int = 0
+    orphans: int = 0
+    torn: int = 0
+    bytes: int = 0
+
+
+class Pile:
+    """Records on their way into the store, appended when they are many enough."""
+
+    def __init__(self, store: Store, progress: Callable[[int], None]) -> None:
+        self._store, self._progress = store, progress
+        self.collected = Collected()
+        self._events: list[Event] = []
+        self._orphans: list[Orphan] = []
+        self._sources: dict[str, Source] = {}
+
+    def add(self, records: Sequence[Event | Orphan], source: Source, size: int) -> None:
+        """Take the records of `size` bytes, and the point in their source that is reached with them."""
+        self.collected.bytes += size
+        for record in records:
+            (self._events if type(record) is Event else self._orphans).append(record)  # type: ignore[arg-type]
+        self._sources[source.segment] = source
+        if len(self._events) + len(self._orphans) >= BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._sources:
+            return
+        self._store.append(Batch(events=self._events, orphans=self._orphans, sources=list(self._sources.values())))
+        self.collected.events += len(self._events)
+        self.collected.orphans += len(self._orphans)
+        self.collected.torn += sum(orphan.reason.startswith("torn") for orphan in self._orphans)
+        self._progress(self.collected.bytes)
+        self._events, self._orphans, self._sources = [], [], {}
+
+
+def collect_journals(store: Store, folder: Path, progress: Progress | None = None) -> Collected:
+    """Bring in whatever the segments in `folder` hold beyond what was collected before."""
+    known = {source.segment: source for source in store.sources()}
+    waiting = []
+    total = 0
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name) if folder.is_dir() else ():
+        if entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False):
+            source = known.get(entry.name) or Source(segment=entry.name)
+            behind = entry.stat().st_size - source.offset
+            if behind > 0:
+                waiting.append((Path(entry.path), source))
+                total += behind
+    pile = Pile(store, lambda done: progress(done, total) if progress else None)
+    for path, source in waiting:
+        # Asked before reading: what a finished segment holds now is all that it will ever hold.
+        ending: Ending = "torn" if is_finished(path) else "wait"
+        with path.open("rb") as file:
+            for records, reached, size in read_records(file, source, ending):
+                pile.add(records, reached, size)
+    pile.flush()
+    return pile.collected
+
+
+def read_records(file: BinaryIO, source: Source, ending: Ending) -> Iterator[tuple[list[Event | Orphan], Source, int]]:
+    """The records from where `source` stands, a block at a time, with where it stands then and the block's size."""
+    file.seek(source.offset)
+    now = time.time_ns() // 1000
+    for block, whole in blocks(file):
+        records = parse_block(block, source.segment, source.offset, now) if whole else _rest(block, source, ending, now)
+        if records is None:
+            return  # it stays for the next time
+        source = msgspec.structs.replace(source, offset=source.offset + len(block))
+        yield records, source, len(block)
+
+
+def blocks(file: BinaryIO) -> Iterator[tuple[bytes, bool]]:
+    """Whole lines, about a block at a time; last, what follows the last line end, if anything does.
+
+    Up to where the file ends now: a writer that is faster than we are would keep us here for ever.
+    """
+    rest = b""
+    left = os.fstat(file.fileno()).st_size - file.tell()
+    while left > 0 and (read := file.read(min(BLOCK, left))):
+        left -= len(read)
+        end = read.rfind(b"\n") + 1
+        if end:
+            yield rest + read[:end], True
+            rest = read[end:]
+        else:
+            rest += read  # a line longer than a block
+            if len(rest) > MAX_LINE:
+                yield rest, False
+                rest = b""
+    if rest:
+        yield rest, False
+
+
+def parse_block(block: bytes, segment: str, start: int, now: int) -> list[Event | Orphan]:
+    """The records of a block of whole lines, each with its own offset."""
+    records: list[Event | Orphan] = []
+    offset = start
+    for line in block.split(b"\n"):
+        if line and not line.isspace():
+            records.append(parse_line(line, segment, offset, now))
+        offset += len(line) + 1
+    return records
+
+
+def _rest(rest: bytes, source: Source, ending: Ending, now: int) -> list[Event | Orphan] | None:
+    """What to make of bytes without a line end: None to wait for more."""
+    if len(rest) > MAX_LINE:
+        reason = f"a line of more than {MAX_LINE} bytes; only its beginning is kept"
+        return [_orphan(source, reason, rest[:KEPT_OF_LONG], now)]
+    if ending == "torn":
+        return [_orphan(source, "torn: the writer ended in the middle of this line", rest, now)]
+    if ending == "take" and rest.rstrip().endswith(b"}"):
+        record = parse_line(rest, source.segment, source.offset, now)
+        return None if isinstance(record, Orphan) and record.reason.startswith("not JSON") else [record]
+    return None
+
+
+def _orphan(source: Source, reason: str, body: bytes, now: int) -> Orphan:
+    return Orphan(segment=source.segment, offset=source.offset, reason=reason, body=body, ts=now)

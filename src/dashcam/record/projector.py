@@ -1,0 +1,69 @@
+"""From the log of a trace to what is derived from it. Pure but for its one loop over the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from dashcam.contracts.call import ModelCall
+from dashcam.contracts.event import REDACTED, Event
+from dashcam.store.base import EventFilter, Projection, Store
+
+_COUNTS = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read", "cache_write")
+_NUMBERS = {"cost_usd": "cost_usd", "first_token_ms": "first_token_ms", "duration_ms": "latency_ms"}
+_TEXTS = ("span_id", "provider", "stop_reason", "error") + (
+    "system_prompt_digest",
+    "tool_catalog_digest",
+    "context_digest",
+)
+
+
+def project_all(store: Store) -> int:
+    """Project every trace whose log grew; return how many."""
+    done = 0
+    while True:
+        page = store.unprojected()
+        if not page.trace_ids:
+            return done
+        replaced = {trace_id: project(store.events(EventFilter(trace_id=trace_id))) for trace_id in page.trace_ids}
+        store.replace(replaced, cursor=page.cursor)
+        done += len(replaced)
+
+
+def project(events: Iterable[Event]) -> Projection:
+    """Everything that follows from the log of one trace."""
+    calls = (model_call_of(event) for event in events if event.operation == "model_call")
+    return Projection(model_calls=[call for call in calls if call is not None])
+
+
+def model_call_of(event: Event) -> ModelCall | None:
+    """The call that an event tells of; what is not told, or not legible, is unknown and never 0."""
+    fields = msgspec.json.decode(event.fields)
+    model = fields.get("model")
+    if not isinstance(model, str) or not model:
+        return None  # a malformed event names no model: it stays in the log, and is counted there
+    told: dict[str, Any] = {name: _count(fields.get(name)) for name in _COUNTS}
+    told |= {name: _number(fields.get(source)) for name, source in _NUMBERS.items()}
+    told |= {name: value if isinstance(value := fields.get(name), str) else None for name in _TEXTS}
+    settings = fields.get("settings")
+    return ModelCall(
+        session_id=event.session_id,
+        trace_id=event.trace_id,
+        step=event.step,
+        kind=event.kind,
+        ts=event.ts,
+        model=model,
+        settings=msgspec.json.encode(settings).decode() if isinstance(settings, dict) else "{}",
+        redacted=bool(event.marks & REDACTED),
+        **told,
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,53 @@
+"""Opening a project's store with everything that its journals hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dashcam.errors import StoreError
+from dashcam.record.collect import Collected, Progress, collect_journals
+from dashcam.record.projector import project_all
+from dashcam.sdk.journal import make_private_folder
+from dashcam.sdk.settings import Settings
+from dashcam.store.sqlite.connection import WriterLock
+from dashcam.store.sqlite.store import SqliteReader, SqliteStore
+
+
+def open_store(settings: Settings) -> SqliteStore:
+    """The store for writing; raises StoreBusy while somebody else has it."""
+    make_private_folder(settings.folder)
+    return SqliteStore(settings.store)
+
+
+def collect(store: SqliteStore, settings: Settings, progress: Progress | None = None) -> Collected:
+    """Bring in the journals and derive what follows from them."""
+    collected = collect_journals(store, settings.journals, progress)
+    project_all(store)
+    return collected
+
+
+def open_current(settings: Settings, progress: Progress | None = None) -> SqliteReader:
+    """The store for reading, with new journal bytes collected first.
+
+    Where another process holds the store it is that one's part to collect; then this only reads.
+    """
+    if not settings.folder.is_dir():
+        raise StoreError(
+            f"Nothing has been recorded in {settings.folder}. Record something, or name another folder with --data "
+            "or DASHCAM_DATA."
+        )
+    lock = WriterLock(settings.folder)
+    if _may_write(settings.folder) and lock.acquire():
+        store = SqliteStore(settings.store, lock=lock)
+        try:
+            collect(store, settings, progress)
+        finally:
+            store.close()
+    return SqliteReader(settings.store)
+
+
+def _may_write(folder: Path) -> bool:
+    """A store that belongs to somebody else, or on a read-only disk, can still be read."""
+    import os
+
+    return os.access(folder, os.W_OK)

@@ -1,0 +1,1 @@
+"""What an agent embeds. Needs only msgspec; fails open; costs microseconds."""

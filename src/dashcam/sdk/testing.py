@@ -1,0 +1,78 @@
+"""For tests of your own: ids and a clock that count, and a tape of what was recorded."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dashcam.sdk import emit, mint
+from dashcam.sdk.settings import settings_from
+from dashcam.sdk.steps import swap_counters
+
+
+class CountingSource:
+    """Ids 1, 2, 3 … and a clock that moves on by one millisecond whenever it is read."""
+
+    def __init__(self, start: datetime | None = None, tick: timedelta = timedelta(milliseconds=1)) -> None:
+        self._now = start or datetime(2030, 1, 1, tzinfo=UTC)
+        self._tick = tick
+        self._traces = self._spans = 0
+        self._elapsed = timedelta()
+
+    def trace_id(self) -> str:
+        self._traces += 1
+        return f"{self._traces:032x}"
+
+    def span_id(self) -> str:
+        # Far from the trace ids, whose low half names the root span.
+        self._spans += 1
+        return f"{0xA << 60 | self._spans:016x}"
+
+    def now(self) -> datetime:
+        self._elapsed += self._tick
+        return self._now + self._elapsed
+
+    def monotonic_ns(self) -> int:
+        self._elapsed += self._tick
+        return self._elapsed // timedelta(microseconds=1) * 1000
+
+
+class Tape:
+    """What was recorded inside `recording()`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Every record so far, in the order in which they were written."""
+        lines = (line for path in sorted(self.folder.rglob("*.jsonl")) for line in path.read_bytes().splitlines())
+        return [msgspec.json.decode(line) for line in lines]
+
+
+@contextmanager
+def recording(folder: Path | None = None, **settings: Any) -> Iterator[Tape]:
+    """Record into `folder` (a temporary one by default), strictly, with counting ids and clock.
+
+    What was configured before comes back when the block ends.
+    """
+    with tempfile.TemporaryDirectory(prefix="dashcam-") as temporary:
+        data = folder or Path(temporary)
+        ours = emit.Recorder(settings_from(os.environ, **{"data": data, "strict": True, **settings}))
+        recorder_before = emit.use_recorder(ours)
+        source_before = mint.use_source(CountingSource())
+        counters_before = swap_counters({})
+        try:
+            yield Tape(ours.settings.journals)
+        finally:
+            swap_counters(counters_before)
+            mint.use_source(source_before)
+            emit.use_recorder(recorder_before)
+            ours.close()

@@ -1,0 +1,1 @@
+"""Keeping: the protocol, and the engines behind it."""

@@ -1,0 +1,175 @@
+"""The store's protocol: what every engine can do, in nouns of ours. No SQL, no row numbers.
+
+Three layers: the log (events, spans, log records, as they arrived), contents (immutable, by digest)
+and projections (derived from the log of one trace, replaced as a whole). Only the first two are
+acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from dashcam.contracts.call import ModelCall
+from dashcam.contracts.event import Event, Orphan
+from dashcam.contracts.span import LogRecord, Span
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one segment or file has been collected, and how to know it again."""
+
+    segment: str
+    offset: int = 0
+    path: str | None = None
+    inode: str | None = None
+    check: str | None = None  # digests of its beginning and of what precedes `offset`
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What a model was sent: content digests in order, and the context that it goes on from."""
+
+    messages: tuple[bytes, ...]
+    parent: bytes | None = None
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """What is appended in one transaction: all of it, or nothing."""
+
+    events: Sequence[Event] = ()
+    spans: Sequence[Span] = ()
+    logs: Sequence[LogRecord] = ()
+    orphans: Sequence[Orphan] = ()
+    contents: Sequence[bytes] = ()
+    system_prompts: Sequence[str] = ()
+    tool_catalogs: Sequence[str] = ()
+    contexts: Sequence[Context] = ()
+    sources: Sequence[Source] = ()
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """The batch is durable: the newest `seq`, and how many log rows were new."""
+
+    seq: int
+    new: int
+
+
+Record = Event | Span | LogRecord | Orphan
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """Log rows in the order of their arrival, and the cursor to go on from."""
+
+    records: list[Record]
+    cursor: str
+
+
+class Projection(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is derived from the log of one trace."""
+
+    model_calls: Sequence[ModelCall] = ()
+
+
+class Unprojected(msgspec.Struct, frozen=True):
+    """Traces whose log grew since they were last projected, and the cursor once they have been."""
+
+    trace_ids: list[str]
+    cursor: str
+
+
+class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events: what is None does not narrow."""
+
+    session_id: str | None = None
+    trace_id: str | None = None
+    operation: str | None = None
+    kind: str | None = None
+    limit: int | None = None
+
+
+class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One trace at a glance."""
+
+    trace_id: str
+    session_id: str
+    kind: str
+    events: int
+    shared_steps: int  # records beyond the first at their step
+    malformed: int
+    first_ts: int
+    last_ts: int
+
+
+class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One session at a glance."""
+
+    session_id: str
+    traces: int
+    events: int
+    first_ts: int
+    last_ts: int
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a figure: what it is about, and its numbers."""
+
+    by: str
+    events: int
+    orphans: int
+    malformed: int
+    redacted: int
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """What may go: what is older than `before` (microseconds), and the oldest beyond `max_bytes`."""
+
+    before: int | None = None
+    max_bytes: int | None = None
+
+
+class Retained(msgspec.Struct, frozen=True, kw_only=True):
+    """What went, and what is left."""
+
+    events: int = 0
+    spans: int = 0
+    logs: int = 0
+    orphans: int = 0
+    contents: int = 0
+    contexts: int = 0
+    bytes: int = 0
+
+
+class Reader(Protocol):
+    """Reading. Lists come in a fixed order, so that two engines answer alike."""
+
+    def changes(self, after: str = "", *, limit: int = 1000) -> Changes: ...
+    def events(self, wanted: EventFilter) -> Iterator[Event]: ...
+    def traces(self, session_id: str) -> list[TraceSummary]: ...
+    def trace(self, trace_id: str) -> TraceSummary: ...
+    def sessions(self, *, limit: int = 100, before: str = "") -> list[SessionSummary]: ...
+    def spans(self, trace_id: str) -> list[Span]: ...
+    def logs(self, trace_id: str) -> list[LogRecord]: ...
+    def orphans(self, *, limit: int = 100) -> Iterator[Orphan]: ...
+    def model_calls(self, trace_id: str) -> list[ModelCall]: ...
+    def sources(self) -> list[Source]: ...
+    def bodies(self, digests: Iterable[bytes]) -> dict[bytes, bytes]: ...
+    def system_prompt(self, digest: str) -> str: ...
+    def tool_catalog(self, digest: str) -> str: ...
+    def context(self, digest: bytes) -> list[bytes]: ...
+    def figures(self, name: str, *, since: str = "", until: str = "9999") -> list[Figure]: ...
+    def shared_steps(self) -> int: ...
+    def verify(self) -> Iterator[str]: ...
+    def close(self) -> None: ...
+
+
+class Store(Reader, Protocol):
+    """Writing, by the one process that holds the store."""
+
+    def append(self, batch: Batch) -> Ack: ...
+    def unprojected(self, *, limit: int = 100) -> Unprojected: ...
+    def replace(self, projections: Mapping[str, Projection], *, cursor: str) -> None: ...
+    def forget_projections(self) -> None: ...
+    def backup(self, target: Path) -> None: ...
+    def retain(self, policy: Retention) -> Retained: ...

@@ -1,0 +1,100 @@
+"""Opening the file: pragmas, read-only readers, and the lock that makes one process the writer."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+from types import TracebackType
+
+from dashcam.errors import StoreBusy, StoreError
+from dashcam.store.sqlite.migrate import check_version, migrate
+
+# What Python's str.isspace() is true of, for the CHECKs: SQLite's own trim() knows only the space.
+BLANK = (
+    "char(9,10,11,12,13,28,29,30,31,32,133,160,5760,8192,8193,8194,8195,8196,8197,8198,8199,8200,8201,8202,"
+    "8232,8233,8239,8287,12288)"
+)
+MINIMUM = (3, 40, 0)
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """The connection that writes. Makes the file, brings its schema up to date."""
+    if sqlite3.sqlite_version_info < MINIMUM:
+        raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old, 3.40 or newer is needed. Use a newer Python.")
+    new = not path.exists()
+    if new:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite would make it readable by all
+    connection = _connect(f"{path.absolute().as_uri()}?mode=rwc", path)
+    if new:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # can only be chosen for an empty file
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA journal_size_limit = 67108864")
+    connection.execute("PRAGMA cache_size = -65536")
+    migrate(connection, path, {"BLANK": BLANK})
+    return connection
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """A connection that can't write, whatever it is asked to."""
+    connection = _connect(f"{path.absolute().as_uri()}?mode=ro", path)
+    connection.execute("PRAGMA query_only = ON")
+    check_version(connection, path)
+    return connection
+
+
+def _connect(uri: str, path: Path) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0)
+        connection.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"{path} can't be opened: {error}. Check that it is a Dashcam store and that you may read it."
+        ) from error
+    return connection
+
+
+class WriterLock:
+    """Held by the one process that writes a store. The kernel lets go of it if that process dies."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "writer.lock"
+        self._fd = -1
+
+    def __enter__(self) -> WriterLock:
+        if not self.acquire():
+            raise StoreBusy(str(self._path.parent), self.holder())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def acquire(self) -> bool:
+        """Take the lock if nobody has it."""
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        os.ftruncate(fd, 0)
+        os.write(fd, f"process {os.getpid()}".encode())
+        self._fd = fd
+        return True
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def holder(self) -> str:
+        """Who said to have it last; for a message, never for a decision."""
+        try:
+            return self._path.read_text()[:40] or "another process"
+        except OSError:
+            return "another process"

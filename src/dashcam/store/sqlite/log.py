@@ -1,0 +1,215 @@
+"""Layer 1: appending to the log.
+
+Rows go in through statements of many rows: beside busy Python code every statement is one wait for
+the GIL, so `executemany`, which gives it away at every row, falls to a fiftieth of its rate.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from dashcam.contracts.event import MALFORMED, REDACTED, Event, Orphan
+from dashcam.contracts.identity import is_otel_trace_id, otel_trace_id
+from dashcam.contracts.span import LogRecord, Span
+from dashcam.store.base import Source
+
+ROWS = 200  # a statement; SQLite takes 32,766 variables
+DAY = 86_400_000_000
+PACK_BEYOND = 512  # bytes; below that zlib gains nothing
+
+_Placed = TypeVar("_Placed", Event, Orphan)
+
+_EVENT_COLUMNS = 'seq, source_id, "offset", session_id, trace_id, step, kind, operation, ts, marks, fields'
+
+
+_SPAN_COLUMNS = ("parent_span_id", "name", "start_ns", "end_ns", "status", "digest", "body")
+_PUT_SPAN = (
+    f"INSERT INTO spans (seq, trace_id, span_id, {', '.join(_SPAN_COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (trace_id, span_id) DO UPDATE SET seq = excluded.seq, "
+    + ", ".join(f"{name} = excluded.{name}" for name in _SPAN_COLUMNS)
+    + " WHERE (excluded.end_ns, excluded.digest) > (end_ns, digest)"
+)
+
+
+def insert_rows(connection: sqlite3.Connection, head: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """`INSERT … VALUES` for all rows, ROWS at a time."""
+    if not rows:
+        return
+    one = f"({','.join('?' * len(rows[0]))})"
+    for start in range(0, len(rows), ROWS):
+        chunk = rows[start : start + ROWS]
+        connection.execute(f"{head} VALUES {','.join([one] * len(chunk))}", [value for row in chunk for value in row])
+
+
+class LogWriter:
+    """Appends to the log inside the caller's transaction. `seq` is one count over all of it."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        row = connection.execute("SELECT value FROM meta WHERE name = 'seq'").fetchone()
+        self.seq = int(row[0]) if row else 0
+        self._source_ids: dict[str, int] = {}
+
+    def save_seq(self) -> None:
+        """With the rows, so that a number is never given twice, even when the newest rows are gone."""
+        self._connection.execute("REPLACE INTO meta (name, value) VALUES ('seq', ?)", (str(self.seq),))
+
+    def forget(self) -> None:
+        """After a rollback: what was remembered may not be there."""
+        self.__init__(self._connection)  # type: ignore[misc]
+
+    def source_id(self, segment: str) -> int:
+        known = self._source_ids.get(segment)
+        if known is None:
+            self._connection.execute(
+                "INSERT INTO sources (segment, updated_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                (segment, _now()),
+            )
+            row = self._connection.execute("SELECT id FROM sources WHERE segment = ?", (segment,)).fetchone()
+            known = self._source_ids[segment] = int(row[0])
+        return known
+
+    def put_sources(self, sources: Iterable[Source]) -> None:
+        for source in sources:
+            self._connection.execute(
+                'UPDATE sources SET "offset" = ?, path = ?, inode = ?, check_json = ?, updated_at = ? WHERE id = ?',
+                (
+                    source.offset,
+                    source.path,
+                    source.inode,
+                    source.check,
+                    _now(),
+                    self.source_id(source.segment),
+                ),
+            )
+
+    def put_events(self, events: Sequence[Event]) -> int:
+        """Add the events that are not there yet; return how many."""
+        fresh = self._only_new("events", events)
+        rows, traces = [], set()
+        counts: dict[tuple[int, int, str, str], list[int]] = {}
+        seq = self.seq
+        for event in fresh:
+            seq += 1
+            source, marks = self._source_ids[event.segment], event.marks
+            traces.add(event.trace_id)
+            rows.append(
+                (seq, source, event.offset, event.session_id, event.trace_id, event.step, event.kind)
+                + (event.operation, event.ts, marks, event.fields)
+            )
+            key = (event.ts // DAY, source, event.kind, event.operation)
+            count = counts.get(key)
+            if count is None:
+                count = counts[key] = [0, 0, 0]
+            count[0] += 1
+            if marks:
+                count[1] += marks & MALFORMED
+                count[2] += (marks & REDACTED) // REDACTED
+        insert_rows(self._connection, f"INSERT INTO events ({_EVENT_COLUMNS})", rows)
+        self.seq = seq
+        self._put_aliases(traces)
+        self._count([(*key, *count, 0) for key, count in counts.items()])
+        return len(rows)
+
+    def put_orphans(self, orphans: Sequence[Orphan]) -> int:
+        fresh = self._only_new("orphans", orphans)
+        rows = []
+        for orphan in fresh:
+            self.seq += 1
+            source = self._source_ids[orphan.segment]
+            rows.append((self.seq, source, orphan.offset, orphan.reason, orphan.operation, orphan.ts, orphan.body))
+            self._count([(orphan.ts // DAY, source, "", orphan.operation, 0, 0, 0, 1)])
+        insert_rows(
+            self._connection,
+            'INSERT INTO orphans (seq, source_id, "offset", reason, operation, ts, body)',
+            rows,
+        )
+        return len(rows)
+
+    def put_spans(self, spans: Sequence[Span]) -> int:
+        """Add spans; where two bodies meet, the greater (end, digest) stands. Returns how many changed."""
+        changed = 0
+        for span in spans:
+            cursor = self._connection.execute(
+                _PUT_SPAN,
+                (self.seq + 1, span.trace_id, span.span_id, span.parent_span_id, span.name, span.start_ns)
+                + (span.end_ns, span.status, span.digest, pack(span.body)),
+            )
+            self.seq += cursor.rowcount
+            changed += cursor.rowcount
+        return changed
+
+    def put_logs(self, logs: Sequence[LogRecord]) -> int:
+        new = 0
+        for record in logs:
+            cursor = self._connection.execute(
+                "INSERT INTO logs (seq, digest, trace_id, span_id, ts, severity, resource, body) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (digest) DO NOTHING",
+                (self.seq + 1, record.digest, record.trace_id, record.span_id, record.ts, record.severity)
+                + (pack(record.resource), pack(record.body)),
+            )
+            self.seq += cursor.rowcount
+            new += cursor.rowcount
+        return new
+
+    def _only_new(self, table: str, records: Sequence[_Placed]) -> list[_Placed]:
+        """Those whose (segment, offset) the table doesn't hold. One writer, so nobody comes in between."""
+        spread: dict[str, list[int]] = {}
+        for record in records:
+            low_high = spread.get(record.segment)
+            if low_high is None:
+                spread[record.segment] = [record.offset, record.offset]
+            elif record.offset < low_high[0]:
+                low_high[0] = record.offset
+            elif record.offset > low_high[1]:
+                low_high[1] = record.offset
+        known: set[tuple[str, int]] = set()
+        for segment, (low, high) in spread.items():
+            found = self._connection.execute(
+                f'SELECT "offset" FROM {table} WHERE source_id = ? AND "offset" BETWEEN ? AND ?',
+                (self.source_id(segment), low, high),
+            )
+            known.update((segment, offset) for (offset,) in found)
+        fresh = []
+        for record in records:
+            place = (record.segment, record.offset)
+            if place not in known:
+                known.add(place)
+                fresh.append(record)
+        return fresh
+
+    def _put_aliases(self, traces: set[str]) -> None:
+        """An opaque trace leaves as OTLP under a derived id; keep both, so that either finds it."""
+        opaque = [(otel_trace_id(trace), trace) for trace in traces if not is_otel_trace_id(trace)]
+        insert_rows(self._connection, "INSERT OR IGNORE INTO trace_aliases (otel_trace_id, trace_id)", opaque)
+
+    def _count(self, counts: Iterable[tuple[Any, ...]]) -> None:
+        """Add to the daily rollups, in the same transaction and only for rows that were new."""
+        self._connection.executemany(
+            "INSERT INTO rollups (day, source_id, kind, operation, events, malformed, redacted, orphans) "
+            "VALUES (date(? * 86400, 'unixepoch'), ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "events = events + excluded.events, malformed = malformed + excluded.malformed, "
+            "redacted = redacted + excluded.redacted, orphans = orphans + excluded.orphans",
+            counts,
+        )
+
+
+def pack(text: str) -> str | bytes:
+    """Text as it is, or as zlib where that is shorter."""
+    raw = text.encode()
+    if len(raw) < PACK_BEYOND:
+        return text
+    packed = zlib.compress(raw, 1)
+    return packed if len(packed) < len(raw) else text
+
+
+def unpack(stored: str | bytes) -> str:
+    return stored if isinstance(stored, str) else zlib.decompress(stored).decode()
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,192 @@
+"""The embedded store: the protocol of `store/base.py` on one SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from dashcam.contracts.call import ModelCall
+from dashcam.contracts.event import Event, Orphan
+from dashcam.contracts.span import LogRecord, Span
+from dashcam.errors import StoreError
+from dashcam.store.base import (
+    Ack,
+    Batch,
+    Changes,
+    EventFilter,
+    Figure,
+    Projection,
+    Retained,
+    Retention,
+    SessionSummary,
+    Source,
+    TraceSummary,
+    Unprojected,
+)
+from dashcam.store.sqlite import contents, projections, read
+from dashcam.store.sqlite.audit import verify
+from dashcam.store.sqlite.connection import WriterLock, open_reader, open_writer
+from dashcam.store.sqlite.contexts import ContextWriter, context
+from dashcam.store.sqlite.log import LogWriter
+from dashcam.store.sqlite.retain import retain
+
+
+class SqliteReader:
+    """Reads a store that somebody else may be writing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection = self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        return open_reader(self.path)
+
+    def changes(self, after: str = "", *, limit: int = 1000) -> Changes:
+        return read.changes(self._connection, after, limit)
+
+    def events(self, wanted: EventFilter) -> Iterator[Event]:
+        return read.events(self._connection, wanted)
+
+    def traces(self, session_id: str) -> list[TraceSummary]:
+        return read.traces(self._connection, session_id)
+
+    def trace(self, trace_id: str) -> TraceSummary:
+        return read.trace(self._connection, trace_id, str(self.path))
+
+    def sessions(self, *, limit: int = 100, before: str = "") -> list[SessionSummary]:
+        return read.sessions(self._connection, limit, before)
+
+    def spans(self, trace_id: str) -> list[Span]:
+        return read.spans(self._connection, trace_id)
+
+    def logs(self, trace_id: str) -> list[LogRecord]:
+        return read.logs(self._connection, trace_id)
+
+    def orphans(self, *, limit: int = 100) -> Iterator[Orphan]:
+        return read.orphans(self._connection, limit)
+
+    def model_calls(self, trace_id: str) -> list[ModelCall]:
+        return read.model_calls(self._connection, trace_id)
+
+    def sources(self) -> list[Source]:
+        return read.sources(self._connection)
+
+    def bodies(self, digests: Iterable[bytes]) -> dict[bytes, bytes]:
+        return contents.bodies(self._connection, digests)
+
+    def system_prompt(self, digest: str) -> str:
+        return contents.system_prompt(self._connection, digest)
+
+    def tool_catalog(self, digest: str) -> str:
+        return contents.tool_catalog(self._connection, digest)
+
+    def context(self, digest: bytes) -> list[bytes]:
+        return context(self._connection, digest)
+
+    def figures(self, name: str, *, since: str = "", until: str = "9999") -> list[Figure]:
+        return read.figures(self._connection, name, since, until)
+
+    def shared_steps(self) -> int:
+        return read.shared_steps(self._connection)
+
+    def verify(self) -> Iterator[str]:
+        return verify(self._connection)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self.close()
+
+
+class SqliteStore(SqliteReader):
+    """Writes a store. Holds its lock from opening to closing, so there is never a second one."""
+
+    def __init__(self, path: Path, *, lock: WriterLock | None = None) -> None:
+        self._lock = lock or WriterLock(path.parent).__enter__()
+        try:
+            super().__init__(path)
+            self._log = LogWriter(self._connection)
+            self._contexts = ContextWriter(self._connection)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self) -> sqlite3.Connection:
+        return open_writer(self.path)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All or nothing. COMMIT returns when it is on the disk."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException as error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            self._log.forget()
+            self._contexts = ContextWriter(self._connection)
+            if isinstance(error, sqlite3.Error):
+                raise StoreError(
+                    f"{self.path} could not be written: {error}. Nothing of this batch was kept."
+                ) from error
+            raise
+
+    def append(self, batch: Batch) -> Ack:
+        """Write the batch in one transaction; a repeated batch adds nothing."""
+        with self._transaction():
+            contents.put_contents(self._connection, batch.contents)
+            now = time.time_ns() // 1_000_000
+            for prompt in batch.system_prompts:
+                contents.put_system_prompt(self._connection, prompt, now)
+            for catalog in batch.tool_catalogs:
+                contents.put_tool_catalog(self._connection, catalog, now)
+            for each in batch.contexts:
+                self._contexts.put(each.messages, each.parent)
+            new = self._log.put_events(batch.events)
+            new += self._log.put_spans(batch.spans)
+            new += self._log.put_logs(batch.logs)
+            new += self._log.put_orphans(batch.orphans)
+            self._log.put_sources(batch.sources)
+            self._log.save_seq()
+        return Ack(self._log.seq, new)
+
+    def unprojected(self, *, limit: int = 100) -> Unprojected:
+        return projections.unprojected(self._connection, limit)
+
+    def replace(self, replaced: Mapping[str, Projection], *, cursor: str) -> None:
+        """Replace all that was derived from these traces, and remember how far the log is projected."""
+        with self._transaction():
+            projections.replace(self._connection, replaced)
+            projections.set_cursor(self._connection, cursor)
+
+    def forget_projections(self) -> None:
+        with self._transaction():
+            projections.forget(self._connection)
+
+    def backup(self, target: Path) -> None:
+        """A copy as of now, while others go on reading and we go on writing. An existing file is refused."""
+        if target.exists():
+            raise StoreError(f"{target} exists already. Choose another name: a backup never overwrites.")
+        copy = sqlite3.connect(target)
+        try:
+            target.chmod(0o600)
+            self._connection.backup(copy, pages=1000)
+            copy.execute("PRAGMA journal_mode = DELETE")  # a backup is one file
+        finally:
+            copy.close()
+
+    def retain(self, policy: Retention) -> Retained:
+        return retain(self._connection, policy)
+
+    def close(self) -> None:
+        super().close()
+        self._lock.release()

@@ -1,0 +1,128 @@
+"""Can this run be reconstructed? Runs by trace, orphans, and what each kind of orphan can't answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from dashcam.contracts.identity import fault_of_record
+from dashcam.dialects.lines import operation_of
+from dashcam.store.base import Reader
+
+# What nobody can answer any more, by what the orphan was about. The first word that fits decides.
+_QUESTIONS = (
+    (("cost", "usd", "price", "billing"), "no budget: this money can't be charged to a session or a run"),
+    (("tool", "function"), "no blame: nobody can say which run called this tool, or what came of it"),
+    (
+        ("model", "llm", "completion", "generation", "prompt"),
+        "no replay: the run that asked the model can't be rebuilt",
+    ),
+    (("error", "fail", "exception"), "no diagnosis: the failure can't be traced to what led to it"),
+    (("feedback", "score", "eval", "verdict"), "no learning: the judgement belongs to no answer"),
+    (("retriev", "search"), "no relevance: what was found can't be tied to the answer that used it"),
+    (("request", "reply", "message", "user"), "no conversation: this can't be put into its session"),
+)
+_OTHERWISE = "no timeline: this can't be put into the run that it belongs to"
+
+
+class OrphanKind(msgspec.Struct, frozen=True, kw_only=True):
+    """Orphans of one operation, and the question that they leave open."""
+
+    operation: str
+    orphans: int
+    question: str
+
+
+class SourceRate(msgspec.Struct, frozen=True, kw_only=True):
+    """The orphan rate of one source of records."""
+
+    source: str
+    records: int
+    orphans: int
+    rate: float  # per cent
+
+
+class OrphanReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How much can't be joined, where it came from, and what that costs."""
+
+    records: int
+    orphans: int
+    rate: float  # per cent
+    sources: list[SourceRate]
+    kinds: list[OrphanKind]
+    reasons: dict[str, int]
+
+
+def run_of(records: Iterable[Mapping[str, Any]], trace_id: str) -> list[Mapping[str, Any]]:
+    """The records of one trace in the order of their steps; those of other traces are left out."""
+    run = [record for record in records if record.get("trace_id") == trace_id]
+    return sorted(run, key=_step_of)
+
+
+def orphan_rate(records: Iterable[Mapping[str, Any]]) -> float:
+    """How many per cent of the records can't be joined to a run, from 0 to 100."""
+    faults = [fault_of_record(record) for record in records]
+    return _rate(sum(fault is not None for fault in faults), len(faults))
+
+
+def orphans_of(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The records that can't be joined, as they are."""
+    return [record for record in records if fault_of_record(record) is not None]
+
+
+def question_of(operation: str) -> str:
+    """What an orphan of this operation leaves unanswerable."""
+    name = operation.lower()
+    return next((text for words, text in _QUESTIONS if any(word in name for word in words)), _OTHERWISE)
+
+
+def report_of(records: Iterable[Mapping[str, Any]], source: str) -> OrphanReport:
+    """The report on a list of records that all came from one place."""
+    total, operations, reasons = 0, Counter[str](), Counter[str]()
+    for record in records:
+        total += 1
+        if fault := fault_of_record(record):
+            operations[operation_of(record)] += 1
+            reasons[fault] += 1
+    return _report(total, operations, reasons, [(source, total, sum(operations.values()))])
+
+
+def load(store: Reader) -> OrphanReport:
+    """The report on everything in the store."""
+    by_source = [(figure.by, figure.events + figure.orphans, figure.orphans) for figure in store.figures("source")]
+    operations = Counter({figure.by: figure.orphans for figure in store.figures("operation") if figure.orphans})
+    reasons = Counter(orphan.reason for orphan in store.orphans(limit=1000))
+    return _report(sum(records for _, records, _ in by_source), operations, reasons, by_source)
+
+
+def _report(
+    total: int, operations: Counter[str], reasons: Counter[str], sources: Iterable[tuple[str, int, int]]
+) -> OrphanReport:
+    orphans = sum(operations.values())
+    return OrphanReport(
+        records=total,
+        orphans=orphans,
+        rate=_rate(orphans, total),
+        sources=[
+            SourceRate(source=name, records=records, orphans=lost, rate=_rate(lost, records))
+            for name, records, lost in sources
+        ],
+        kinds=[
+            OrphanKind(operation=name or "(unnamed)", orphans=count, question=question_of(name))
+            for name, count in operations.most_common()
+        ],
+        reasons=dict(reasons.most_common(20)),
+    )
+
+
+def _rate(part: int, whole: int) -> float:
+    return 100.0 * part / whole if whole else 0.0
+
+
+def _step_of(record: Mapping[str, Any]) -> float:
+    """A record without a legible step goes last."""
+    step = record.get("step")
+    return step if isinstance(step, int | float) and not isinstance(step, bool) else float("inf")

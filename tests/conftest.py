@@ -1,0 +1,38 @@
+"""What every test starts from: a data folder of its own, and no recorder left over from another test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dashcam
+from dashcam.sdk import emit
+
+
+@pytest.fixture(autouse=True)
+def _own_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing that a test records may reach the folder of the person who runs it."""
+    for name in [name for name in os.environ if name.startswith("DASHCAM_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DASHCAM_DATA", str(tmp_path / "data"))
+    before = emit.use_recorder(None)
+    yield
+    ours = emit.use_recorder(before)
+    if ours:
+        ours.close()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The data folder of this test."""
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def tape() -> Iterator[dashcam.testing.Tape]:
+    """Records with ids and times that count."""
+    with dashcam.testing.recording() as recorded:
+        yield recorded
