@@ -204,26 +204,31 @@ def test_a_batch_committed_but_not_acknowledged_is_sent_again_and_kept_once(
 
 def test_waits_grow_up_to_the_longest(server: Receiver, data: Path, ship: Callable[..., Shipper]) -> None:
     write(data, 1)
-    server.plan = [Reply(status=500)] * 6
-    ship(Pace(first_wait=0.02, longest_wait=0.2))
+    server.plan = [Reply(status=500)] * 9
+    ship(Pace(first_wait=0.02, longest_wait=0.1))
     wait_until(lambda: server.records)
     times = [request.at for request in server.requests]
     waits = [after - before for before, after in pairwise(times)]
-    for wait, longest in zip(waits, [0.02, 0.04, 0.08, 0.16, 0.2, 0.2], strict=True):
-        assert longest / 2 <= wait < longest + 0.15
+    for wait, longest in zip(waits, [0.02, 0.04, 0.08, *[0.1] * 6], strict=True):
+        assert longest / 2 <= wait
+    assert waits[-1] < 2.0  # doubled nine times it would be five
 
 
 @pytest.mark.parametrize(("status", "form"), [(429, "seconds"), (503, "date")])
 def test_a_busy_server_is_left_alone_for_as_long_as_it_says(
     server: Receiver, data: Path, ship: Callable[..., Shipper], status: int, form: str
 ) -> None:
-    # The date is told in whole seconds: two from the last whole one are more than one from now.
-    until = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
-    server.plan = [Reply(status=status, headers={"Retry-After": "1" if form == "seconds" else until})]
+    def later(request: Request) -> Reply | None:
+        # A date is told in whole seconds: two from the last whole one are more than one from now.
+        until = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+        headers = {"Retry-After": "1" if form == "seconds" else until}
+        return Reply(status=status, headers=headers) if len(server.requests) == 1 else None
+
+    server.rule = later
     write(data, 1)
     shipper = ship()
-    assert not shipper.flush(0.3)  # asking again doesn't make it ask the server again
-    assert shipper.stats()["paused"] == "busy"
+    wait_until(lambda: shipper.stats()["paused"] == "busy")
+    assert not shipper.flush(0.1)  # asking again doesn't make it ask the server again
     assert len(server.requests) == 1
     assert shipper.flush(5)
     first, second = server.requests
@@ -331,10 +336,9 @@ def test_a_redirect_is_not_followed(server: Receiver, data: Path, ship: Callable
     write(data, 5)
     server.rule = lambda request: Reply(status=status, headers={"Location": elsewhere.url + "/v1/records"})
     shipper = ship(api_key=KEY)
-    assert not shipper.flush(0.2)
+    wait_until(lambda: shipper.stats()["paused"] == "address")
     elsewhere.go_away()
     assert elsewhere.requests == []
-    assert shipper.stats()["paused"] == "address"
     assert shipper.stats()["shipped_bytes"] == 0
 
 
@@ -384,9 +388,9 @@ def test_a_server_that_never_gets_on_is_not_asked_without_a_pause(
 ) -> None:
     write(data, 10)
     server.rule = lambda request: Reply(offset=offset)
-    shipper = ship(Pace(first_wait=0.1))
-    assert not shipper.flush(0.5)
-    assert 1 < len(server.requests) <= 6
+    ship(Pace(first_wait=0.1))
+    wait_until(lambda: len(server.requests) == 3)
+    assert server.requests[2].at - server.requests[0].at >= 0.15
     assert all(request.offset == 0 for request in server.requests)
 
 
@@ -478,7 +482,7 @@ def test_a_server_that_never_answers_holds_up_the_end_for_two_seconds_at_most(se
         before = time.monotonic()
         _, errors = script.communicate("")
     assert (script.returncode, errors) == (0, "")
-    assert 1.5 < time.monotonic() - before < 3.5
+    assert 1.5 < time.monotonic() - before < 5.0
 
 
 @pytest.mark.parametrize("moment", ["0", "1.1"])
@@ -521,7 +525,7 @@ def test_flush_waits_for_what_another_process_is_sending(
         assert claim
         assert not shipper.flush(0.1)
         claim.move_to(claim.end)
-        assert shipper.flush(1)
+        assert shipper.flush(5)
     assert server.requests == []
 
 
@@ -565,12 +569,12 @@ def test_flush_and_close_are_bounded_when_the_server_is_away(
     shipper = ship()
     before = time.monotonic()
     assert not shipper.flush(0.2)
-    assert 0.15 < time.monotonic() - before < 1.0
+    assert 0.15 < time.monotonic() - before < 2.0
     before = time.monotonic()
     shipper.close()
     shipper.close()
-    assert time.monotonic() - before < 0.2
     assert not shipper.flush(1.0)
+    assert time.monotonic() - before < 1.0
 
 
 def test_close_sends_what_was_written_last_and_ends_the_thread(server: Receiver, data: Path) -> None:
@@ -589,10 +593,10 @@ def test_close_stops_between_two_requests_of_a_long_backlog(
     shipper = ship(Pace(batch=300))
     before = time.monotonic()
     shipper.close(0.2)
-    assert time.monotonic() - before < 0.4
+    assert time.monotonic() - before < 1.0
     sent = len(server.requests)
     time.sleep(0.2)
-    assert 1 < sent < 20
+    assert 0 < sent < 40
     assert len(server.requests) <= sent + 1
 
 
@@ -605,8 +609,7 @@ def test_a_segment_that_cannot_be_read_holds_up_no_other(
     blocked = data / "default" / "ship" / f"{paths[0].name}.{Destination(settings).digest}.lock"
     blocked.mkdir(parents=True)
     shipper = ship()
-    assert not shipper.flush(0.3)
-    assert shipper.stats()["paused"] == "disk"
+    wait_until(lambda: shipper.stats()["paused"] == "disk")
     assert {segment for segment, _ in server.records} == {path.name for path in paths[1:]}
     blocked.rmdir()
     assert shipper.flush(5)
@@ -620,8 +623,7 @@ def test_a_folder_that_cannot_be_used_is_told_and_mended(
     blocked = data / "default" / "ship"
     blocked.write_text("a file where the folder should be")
     shipper = ship()
-    assert not shipper.flush(0.2)
-    assert shipper.stats()["paused"] == "disk"
+    wait_until(lambda: shipper.stats()["paused"] == "disk")
     assert str(blocked) in caplog.text
     assert server.requests == []
     blocked.unlink()

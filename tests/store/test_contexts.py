@@ -212,15 +212,25 @@ def test_more_sessions_at_once_than_a_writer_remembers_stay_cheap(store: sqlite3
 
 
 def test_what_was_rolled_back_is_not_built_upon(store: sqlite3.Connection) -> None:
-    writer = ContextWriter(store)
+    writer = ContextWriter(store, remember=1)
+    first = writer.put(digests(1, 2))
     store.execute("BEGIN")
     lost = writer.put(digests(1, 2, 3))
     store.execute("ROLLBACK")
     kept = writer.put(digests(1, 2, 3, 4), lost)
     assert context(store, kept) == digests(1, 2, 3, 4)
-    assert store.execute("PRAGMA foreign_key_check").fetchall() == []
+    assert store.execute("SELECT parent FROM contexts WHERE digest = ?", (kept,)).fetchone() == (first,)
     assert writer.put(digests(1, 2, 3)) == lost
     assert context(store, lost) == digests(1, 2, 3)
+
+
+def test_links_that_hold_nothing_count_too(store: sqlite3.Connection) -> None:
+    writer, parent = ContextWriter(store), put_context(store, digests(*range(300)))
+    for length in range(299, 0, -1):
+        parent = writer.put(digests(*range(length)), parent)
+        assert context(store, parent) == digests(*range(length))
+    assert store.execute("SELECT count(*) FROM contexts WHERE since >= max(64, length)").fetchone() == (0,)
+    assert held(store) < 3 * 300
 
 
 def test_a_digest_of_another_width_is_refused(store: sqlite3.Connection) -> None:

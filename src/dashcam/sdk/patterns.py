@@ -130,12 +130,12 @@ def secrecy_of(name: str) -> Secrecy:
 
 # --- by assignment: name, separator, value -----------------------------------------------------------
 
-_ASSIGN = (":", "=", "<")
+_ASSIGN = (":", "=")
 # Between name and value: the quotes and brackets that close the name, then = : := => or a type and =
-# (`key: str = `), or the > of an XML element. Markdown sets names in stars.
+# (`key: str = `). Markdown sets names in stars.
 _SEPARATOR = (
     r"[\"'`\\\])*]{0,8}[ \t]{0,8}"
-    r"(?:=>|:=|={1,3}|:(?:[ \t]{0,4}[a-z][\w\[\]|. ]{0,32} =)?|(?<=\w)>(?=[^<>]{1,2048}</))\*{0,2}[ \t]{0,8}"
+    r"(?:=>|:=|={1,3}|:(?:[ \t]{0,4}[a-z][\w\[\]|. ]{0,32} =)?)\*{0,2}[ \t]{0,8}"
 )
 _SCHEME = r"(?:(?:bearer|basic|token|apikey|api-key|negotiate|ntlm|key)[ \t]{1,4})?"
 # JSON in a JSON text has \" for ", and three backslashes one level further down. What is inside a quote
@@ -370,6 +370,7 @@ _PEM = (
 _COOKIE = r"cookie[\"'\\]{0,6}[ \t]{0,4}:[ \t]{0,4}(?P<hide>[^\s=;:\"'\\]{1,128}=[^\r\n\"'\\]+)"
 _URL = r"://[^\s/:@\"'<>]{0,256}:(?!\d{1,5}[/?#])(?P<hide>[^\s/\"'<>]{1,512})@"
 _SIGNED = r"[?&](?:sig|x-(?:amz|goog)-signature)=(?P<hide>[^&\s\"'<>\\]{16,})"
+_ELEMENT = rf"<[a-z0-9_.:-]{{0,48}}?(?:token|pwd|{_NAMES})>(?P<hide>[^<>]+)</"
 _FLAG = rf"--(?!-)[a-z0-9-]{{0,32}}?(?P<name>token|{_NAMES})[ \t]{{1,4}}{_VALUE}"
 _UNDERSCORED = rf"(?:gsk|r8|lsv2_[ps][tk]|dop_v1|shpat|dckr_pat)_{_W}{{24,}}"
 
@@ -394,6 +395,7 @@ CREDENTIALS = (
         folded=True,
     ),
     *_assignments(),
+    _row("XML element", "<", ("pass", "pwd", "secr", "toke", "key", "cred", "cook", "auth"), _ELEMENT, folded=True),
     _row("command-line flag", "-", ("--",), _FLAG, folded=True, check=_assigns),
     _row(
         "bearer",
