@@ -64,9 +64,7 @@ def record(folder: Path) -> Settings:
     import subprocess
 
     environment = {**os.environ, "DASHCAM_DATA": str(folder)}
-    subprocess.run(
-        [sys.executable, "-c", _WRITER, str(EVENTS // A_TRACE), str(A_TRACE)], env=environment, check=True
-    )
+    subprocess.run([sys.executable, "-c", _WRITER, str(EVENTS // A_TRACE), str(A_TRACE)], env=environment, check=True)
     return settings_from({}, data=folder)
 
 

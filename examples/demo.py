@@ -49,11 +49,16 @@ SCRIPTS: dict[str, list[Callable[[str], Answer]]] = {
     "What happens to my agent when the disk is full?": [
         lambda _: ("search", {"query": "full disk dropped"}),
         lambda _: ("read", {"file": "disk.md", "pattern": "full"}),
-        lambda told: ("read", {"file": "errors.md", "pattern": "full|dropped"}) if "No such file" in told else ("say", told),
+        lambda told: (
+            ("read", {"file": "errors.md", "pattern": "full|dropped"}) if "No such file" in told else ("say", told)
+        ),
         lambda told: ("say", f"Nothing: it goes on, and the loss is counted. The documentation says:\n{told[:200]}"),
     ],
     "Why did that take two tries?": [
-        lambda _: ("say", "I asked for a file that does not exist. Its trace shows the failed call and the one after it."),
+        lambda _: (
+            "say",
+            "I asked for a file that does not exist. Its trace shows the failed call and the one after it.",
+        ),
     ],
 }
 
