@@ -103,7 +103,7 @@ def collect_beside_a_busy_thread(settings: Settings) -> float:
 
 def bare_inserts(settings: Settings, folder: Path) -> float:
     """The same rows, ready made, into a table with the same indexes and nothing else."""
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for path in sorted(settings.journals.glob("*.jsonl")):
         for event in parse_block(path.read_bytes(), path.name, 0, 0):
             assert isinstance(event, Event)

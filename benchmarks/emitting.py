@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -17,8 +18,17 @@ import dashcam
 from benchmarks.figures import Figure, at_most, plain, race
 
 NOTE = ("A user asked why the order was late and the agent looked it up in the table of deliveries, then " * 3)[:200]
-FIELDS = {"tool": "search", "latency_ms": 42, "note": NOTE, "a": 1, "b": 2.5, "c": True, "d": None, "e": "hello"}
-ATTRIBUTES = {name: value for name, value in FIELDS.items() if value is not None} | {"d": ""}
+FIELDS: dict[str, Any] = {
+    "tool": "search",
+    "latency_ms": 42,
+    "note": NOTE,
+    "a": 1,
+    "b": 2.5,
+    "c": True,
+    "d": None,
+    "e": "hello",
+}
+ATTRIBUTES: dict[str, Any] = {name: value for name, value in FIELDS.items() if value is not None} | {"d": ""}
 
 
 class Nowhere(SpanExporter):

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashcam.sdk.backlog import Backlog, Segment
@@ -34,6 +34,7 @@ def backlog(folder: Path, destination: str = "here") -> Backlog:
     return Backlog(Settings(data=folder), destination)
 
 
+@settings(deadline=None)  # files, on a disk that others use too
 @given(
     st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=20),
     st.binary(max_size=10).map(lambda tail: tail.replace(b"\n", b"")),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import dashcam
 from dashcam import UnjoinableRecord, log_event, new_trace
 from dashcam.errors import ReservedField, SettingsError
+from dashcam.sdk.settings import settings_from
 
 JSON = st.recursive(
     st.none()
@@ -136,7 +137,7 @@ def test_redacted_records_are_marked_and_counted(tape: dashcam.testing.Tape) -> 
 
 
 def test_strict_is_the_default_under_pytest_and_only_there() -> None:
-    assert dashcam.sdk.settings.settings_from({}).strict
+    assert settings_from({}).strict
     code = "import os; from dashcam.sdk.settings import settings_from; print(settings_from(os.environ).strict)"
     for said, expected in (("", "False"), ("1", "True")):
         printed = subprocess.check_output([sys.executable, "-c", code], env={**os.environ, "DASHCAM_STRICT": said})
@@ -207,3 +208,13 @@ def test_every_public_name_is_there_and_documented() -> None:
         assert name == "__version__" or (value.__doc__ or "").strip(), name
     with pytest.raises(AttributeError):
         dashcam.nothing_like_it  # noqa: B018
+
+
+def test_settings_never_show_their_key() -> None:
+    assert "hunter2" not in repr(settings_from({"DASHCAM_API_KEY": "hunter2", "DASHCAM_URL": "http://127.0.0.1"}))
+
+
+def test_a_users_tests_ship_nowhere_whatever_the_machine_is_set_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DASHCAM_URL", "http://127.0.0.1:9")
+    with dashcam.testing.recording():
+        assert "ship" not in dashcam.stats()

@@ -102,7 +102,7 @@ def test_a_secret_in_a_message_of_a_model_goes_like_any_other() -> None:
 def test_a_secret_in_a_key_goes_and_no_value_is_lost_with_it() -> None:
     other = KEY.replace("aB3", "zZ9")
     clean, paths = Redactor(Redaction()).apply({"by_key": {KEY: 1, other: 2, "n": 3}})
-    assert clean == {"by_key": {"[REDACTED]": 1, "[REDACTED]'": 2, "n": 3}}
+    assert clean == {"by_key": {"[REDACTED]": 1, "[REDACTED][REDACTED]": 2, "n": 3}}
     assert paths == ["by_key.[REDACTED]"]
 
 
@@ -140,7 +140,7 @@ def test_a_pattern_that_cannot_be_compiled_is_named() -> None:
 @pytest.mark.parametrize("field", ["keys", "patterns"])
 def test_one_text_where_several_are_wanted_is_refused(field: str) -> None:
     with pytest.raises(SettingsError, match=field):
-        Redactor(Redaction(**{field: "password"}))
+        Redactor(msgspec.structs.replace(Redaction(), **{field: "password"}))
 
 
 # --- values that JSON has no word for ----------------------------------------------------------------
@@ -349,8 +349,7 @@ def test_a_function_that_fails_takes_the_whole_record_with_it(answer: object) ->
 
 def test_a_value_that_fights_back_takes_the_whole_record_with_it() -> None:
     class Hostile:
-        @property
-        def __class__(self) -> type:
+        def __getattribute__(self, name: str) -> Any:
             raise RuntimeError("no")
 
     redactor = Redactor(Redaction())
@@ -363,7 +362,7 @@ def test_a_value_that_fights_back_takes_the_whole_record_with_it() -> None:
 
 def test_a_long_message_repeated_in_forty_requests_is_scanned_once() -> None:
     redactor = Redactor(Redaction())
-    for text in (PROSE * 5, PROSE * 5 + KEY):
+    for text in (PROSE * 5, f"{PROSE * 5} {KEY}"):
         before = redactor.scans
         results = [redactor.apply({"messages": [{"content": "".join(text)}] * 2}) for _ in range(40)]
         assert redactor.scans == before + 1
@@ -432,7 +431,7 @@ def test_many_threads_get_the_same_answers() -> None:
 def test_a_flat_record_with_nothing_to_hide_costs_microseconds() -> None:
     """About 1 µs where it was measured; the bound leaves room for a busy machine."""
     redactor = Redactor(Redaction())
-    fields = dict(tool="search", latency_ms=42, note=PROSE, a=1, b=2.5, c=True, d=None, e="hello")
+    fields = {"tool": "search", "latency_ms": 42, "note": PROSE, "a": 1, "b": 2.5, "c": True, "d": None, "e": "hello"}
     assert redactor.apply(fields)[0] is fields
     rounds = []
     for _ in range(20):

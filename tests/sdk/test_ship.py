@@ -46,8 +46,9 @@ def ship(server: Receiver, data: Path) -> Iterator[Callable[..., Shipper]]:
     """Shippers that are closed when the test ends."""
     made: list[Shipper] = []
 
-    def make(pace: Pace = QUICK, **given: Any) -> Shipper:
-        made.append(Shipper(Settings(**{"data": data, "url": server.url, **given}), interval=0.02, pace=pace))
+    def make(pace: Pace = QUICK, interval: float = 0.02, **given: Any) -> Shipper:
+        settings = Settings(**{"data": data, "url": server.url, **given})
+        made.append(Shipper(settings, interval=interval, pace=pace))
         return made[-1]
 
     yield make
@@ -279,7 +280,7 @@ def test_a_line_that_is_too_large_is_counted_and_stays_in_the_journal(
     write(data, 2, mark="x" * 5000)
     write(data, 10)
     server.rule = too_large(3000)
-    shipper = ship()
+    shipper = ship(interval=60)  # so that nothing is refused before it is flushed
     assert not shipper.flush(5)
     everything = on_disk(data)
     assert server.records == {key: line for key, line in everything.items() if len(line) <= 3000}
@@ -299,7 +300,7 @@ def test_only_the_lines_that_a_server_cannot_take_are_passed_over(
         journal.write(b'{"n": %d, "is": "%s"}\n' % (number, BAD if number in places else b"fine"))
     journal.close()
     server.rule = lambda request: Reply(status=status) if BAD in request.body else None
-    shipper = ship()
+    shipper = ship(interval=60)  # so that nothing is refused before it is flushed
     assert not shipper.flush(5)
     assert server.records == {key: line for key, line in on_disk(data).items() if BAD not in line}
     assert shipper.stats()["refused"] == len(places)
@@ -474,6 +475,7 @@ def test_a_script_ends_at_once_when_the_server_is_away_and_leaves_everything(ser
     assert len(server.records) == 10
 
 
+@pytest.mark.slow
 def test_a_server_that_never_answers_holds_up_the_end_for_two_seconds_at_most(server: Receiver, data: Path) -> None:
     server.rule = lambda request: Reply(drop=True, slow=6.0)
     with run(WRITE, data, server.url, "10") as script:

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import re
 import threading
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -225,3 +226,31 @@ def test_a_trace_passed_by_hand_writes_its_step_as_it_stands(tape: dashcam.testi
     log_event(trace, "tool_call", tool="a")
     log_event(trace, "tool_call", tool="b")
     assert [record["step"] for record in tape.records] == [0, 0]
+
+
+def test_a_span_left_in_another_context_never_disturbs_the_host(tape: dashcam.testing.Tape) -> None:
+    """Web frameworks enter and leave an async generator's block in different contexts."""
+
+    async def dependency() -> AsyncIterator[Trace]:
+        with new_trace("s").span("request") as inside, use_trace(inside):
+            yield inside
+
+    async def main() -> None:
+        block = dependency()
+        await asyncio.create_task(anext(block))  # type: ignore[arg-type]
+        with pytest.raises(StopAsyncIteration):
+            await asyncio.create_task(anext(block))  # type: ignore[arg-type]
+
+    asyncio.run(main())
+    assert [record["operation"] for record in tape.records] == ["span_started", "span_ended"]
+    assert tape.records[-1]["status"] == "ok"
+
+
+def test_an_error_that_cannot_be_shown_is_recorded_all_the_same(tape: dashcam.testing.Tape) -> None:
+    class Hostile(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    with pytest.raises(Hostile), new_trace("s").span("work"):
+        raise Hostile
+    assert tape.records[-1]["error"]["type"].endswith("Hostile")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashcam.errors import SettingsError
@@ -69,6 +69,7 @@ def test_a_batch_can_be_refused(status: int) -> None:
     assert isinstance(judge(status, b"", SEGMENT), Refused)
 
 
+@settings(deadline=None)
 @given(
     st.integers(100, 999),
     st.binary(max_size=300),

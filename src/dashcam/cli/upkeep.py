@@ -46,11 +46,21 @@ def collect(
     _tell(found, as_json)
 
 
-def ship(data: Data = None, project: Project = None, as_json: Json = False) -> None:
+def ship(
+    prune: Annotated[
+        str | None, typer.Option(help="Then remove segments that the server has, if older, e.g. 7d.")
+    ] = None,
+    data: Data = None,
+    project: Project = None,
+    as_json: Json = False,
+) -> None:
     """Send the journals to the server at $DASHCAM_URL now."""
-    from dashcam.sdk.ship import ship_once
+    from dashcam.sdk.ship import prune_shipped, ship_once
 
-    sent = ship_once(settings_of(data, project))
+    settings = settings_of(data, project)
+    sent = ship_once(settings)
+    if prune is not None:
+        sent["pruned"] = prune_shipped(settings, _parse(prune, _SPAN, "--prune 7d"))
     if as_json:
         print_json(sent)
     else:
@@ -126,7 +136,9 @@ def retain(
     with refresh.open_store(settings) as store:
         refresh.collect(store, settings)
         gone = store.retain(policy)
-        segments = prune_journals(store, settings.journals)
+        # Journals that are shipped go when the server has them: dashcam ship --prune 7d.
+        ships = settings.url is not None or (settings.folder / "ship").exists()
+        segments = 0 if ships else prune_journals(store, settings.journals)
     told = {**msgspec.structs.asdict(gone), "segments": segments}
     if as_json:
         print_json(told)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from functools import lru_cache
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from dashcam.contracts.event import MARK_NAMES, Event, Orphan
 from dashcam.contracts.identity import (
@@ -25,15 +27,18 @@ _TIME = ("ts", "timestamp", "time", "created_at")
 _MAX_REASON = 300
 
 
+_Id = Annotated[str, Meta(min_length=1, max_length=MAX_ID)]
+
+
 class _Head(msgspec.Struct):
     """The identity of a line of ours. Decoding to a type is the quick check of nearly all lines."""
 
-    session_id: str
-    trace_id: str
-    step: int
-    kind: str
-    operation: str
-    ts: datetime
+    session_id: _Id
+    trace_id: _Id
+    step: Annotated[int, Meta(ge=0)]
+    kind: _Id
+    operation: _Id
+    ts: Annotated[datetime, Meta(tz=True)]
 
 
 _head_of = msgspec.json.Decoder(_Head).decode
@@ -50,7 +55,7 @@ def parse_line(line: bytes, segment: str, offset: int, now: int) -> Event | Orph
     try:
         head = _head_of(line)
         raw = _raw_of(line)
-        if _is_plain(head) and "trace_kind" not in raw:
+        if _is_plain(head.session_id, head.trace_id, head.kind, head.operation) and "trace_kind" not in raw:
             for name in IDENTITY:
                 del raw[name]
             return Event(
@@ -70,20 +75,11 @@ def parse_line(line: bytes, segment: str, offset: int, now: int) -> Event | Orph
     return _parse_foreign(line, segment, offset, now)
 
 
-def _is_plain(head: _Head) -> bool:
-    """Identity without a doubt: what isn't goes through the full rules."""
-    return (
-        _is_plain_id(head.session_id)
-        and _is_plain_id(head.trace_id)
-        and _is_plain_id(head.operation)
-        and head.step >= 0
-        and head.ts.tzinfo is not None
-        and (head.kind == "user" or fault_of_kind(head.kind) is None)
-    )
-
-
-def _is_plain_id(text: str) -> bool:
-    return 0 < len(text) <= MAX_ID and text.isprintable() and not text.isspace()
+@lru_cache(maxsize=4096)
+def _is_plain(session_id: str, trace_id: str, kind: str, operation: str) -> bool:
+    """Identity without a doubt: what isn't goes through the full rules. Neighbours share it, so it is remembered."""
+    plain = all(text.isprintable() and not text.isspace() for text in (session_id, trace_id, operation))
+    return plain and (kind == "user" or fault_of_kind(kind) is None)
 
 
 def _parse_foreign(line: bytes, segment: str, offset: int, now: int) -> Event | Orphan:

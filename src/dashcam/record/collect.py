@@ -20,7 +20,7 @@ from dashcam.sdk.journal import is_finished
 from dashcam.store.base import Batch, Source, Store
 
 BLOCK = 1 << 20  # bytes read at a time
-MAX_LINE = 64 << 20  # what is longer is no record; its beginning goes to quarantine
+MAX_LINE = 256 << 20  # what is longer is no record; its beginning goes to quarantine
 KEPT_OF_LONG = 64 << 10
 BATCH = 10_000  # records a transaction
 
@@ -109,21 +109,23 @@ def blocks(file: BinaryIO) -> Iterator[tuple[bytes, bool]]:
 
     Up to where the file ends now: a writer that is faster than we are would keep us here for ever.
     """
-    rest = b""
+    rest: list[bytes] = []  # the pieces of a line longer than a block
+    held = 0
     left = os.fstat(file.fileno()).st_size - file.tell()
     while left > 0 and (read := file.read(min(BLOCK, left))):
         left -= len(read)
         end = read.rfind(b"\n") + 1
         if end:
-            yield rest + read[:end], True
-            rest = read[end:]
+            yield b"".join((*rest, read[:end])), True
+            rest, held = [read[end:]], len(read) - end
         else:
-            rest += read  # a line longer than a block
-            if len(rest) > MAX_LINE:
-                yield rest, False
-                rest = b""
-    if rest:
-        yield rest, False
+            rest.append(read)
+            held += len(read)
+            if held > MAX_LINE:
+                yield b"".join(rest), False
+                rest, held = [], 0
+    if held:
+        yield b"".join(rest), False
 
 
 def parse_block(block: bytes, segment: str, start: int, now: int) -> list[Event | Orphan]:

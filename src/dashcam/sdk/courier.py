@@ -80,8 +80,8 @@ class Courier:
                         clean = clean and not self._backlog.missing(segment)
                     elif trouble := self._ship(claim):
                         return trouble
-            except FileNotFoundError:  # removed meanwhile
-                continue
+            except FileNotFoundError:  # most likely removed meanwhile
+                clean = clean and not segment.path.exists()
             except OSError as error:  # this one, not the next
                 unreadable = _trouble_of(error)
             if self._stopped():
@@ -98,8 +98,8 @@ class Courier:
                     trouble = self._narrow(claim, body, answer)
                 case Trouble():
                     trouble = answer
-                    # A server may hang up on a batch that is too large for it, instead of saying so.
-                    self._limit = max(self._limit // 2, self._pace.batch // 16, 1)
+                    if answer.kind == "away":  # it may have hung up on a batch too large for it
+                        self._limit = max(self._limit // 2, self._pace.batch // 16, 1)
             if trouble or self._stopped():
                 return trouble
             self._recover()

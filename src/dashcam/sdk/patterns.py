@@ -45,7 +45,8 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
         regex = compiled(self.regex)
         group: str | int = "hide" if "hide" in regex.groupindex else 0
         pieces, kept, at = [], 0, 0
-        while match := regex.search(subject, at):
+        # Beyond its end a text still has an empty match, which would be found for ever.
+        while at <= len(subject) and (match := regex.search(subject, at)):
             start, end = match.span(group)
             found = text[start:end]
             if not found or found == REDACTED or (self.check and not self.check(text, match)):
@@ -191,16 +192,18 @@ _WORDS = frozenset(
         *("await", "new", "lambda", "self", "this", "input"),
     )
 )
-_HEAD = re.compile(r"(?:[A-Za-z0-9_.\-]+ )?[A-Za-z0-9_.\-]*$")
+_IN_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 
 def _whole_name(text: str, match: re.Match[str]) -> str:
     """The name with what stands before the word that made it suspect: `my OPENAI_API_KEY`, `api key`."""
     start, end = match.span("name")
-    head = _HEAD.search(text[max(0, start - 48) : start])
-    first = start - len(head[0]) if head else start
-    if first < start and first > 0 and text[first - 1] == "\\":
-        first += 1  # the n of an escaped line break
+    before = text[max(0, start - 48) : start]
+    head = before.rstrip(_IN_NAMES)
+    if head.endswith(" "):
+        head = head[:-1].rstrip(_IN_NAMES)
+    # After a backslash comes the n of an escaped line break.
+    first = start - len(before) + len(head) + (head.endswith("\\") and len(head) < len(before))
     return text[first:end]
 
 
@@ -239,7 +242,7 @@ def _is_alone(text: str, start: int, end: int) -> bool:
     if text[end : end + 1] not in {"", "\n", "\r"}:
         return False
     line = max(text.rfind("\n", max(0, start - 48), start) + 1, start - 48)
-    return _HEAD.fullmatch(text[line:start].lstrip(" \t-")) is not None
+    return not text[line:start].lstrip(" \t-").rstrip(_IN_NAMES)
 
 
 def _assignment(stem: str, looks_back: str = "") -> str:
@@ -347,13 +350,15 @@ def _is_card(text: str, match: re.Match[str]) -> bool:
 
 def _is_address(text: str, match: re.Match[str]) -> bool:
     """A C++ name like a::b has the form of an IPv6 address, but no digit."""
+    if not any(map(str.isdigit, match[0])):
+        return False
     from ipaddress import ip_address  # 2 ms that only who opted in should pay
 
     try:
         ip_address(match[0])
     except ValueError:
         return False
-    return any(map(str.isdigit, match[0]))
+    return True
 
 
 def _row(name: str, gates: str | tuple[str, ...], literals: tuple[str, ...], regex: str, **more: Any) -> Pattern:
@@ -439,7 +444,9 @@ _EMAIL = r"(?<![\w.+%-])[\w.+%-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,2
 # Cards start with 2 to 6; a clock in milliseconds, which passes Luhn one time in ten, with 1.
 _CARD = r"(?<!\d)[2-6](?:\d{12,18}|\d{3}([ -])\d{4}\1\d{4}\1\d{4}|\d{3}([ -])\d{6}\2\d{5})(?!\d)"
 _PHONE = r"(?<!\w)\+\d{1,3}(?:[ .()/-]{0,2}\d){6,12}(?!\d)|(?<![\w.-])\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}(?![\w-])"
-_ADDRESS = r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}(?![\w]|\.\d)|[0-9A-Fa-f:]{0,30}:[0-9A-Fa-f:.]{1,30}(?!\w))"
+_ADDRESS = (
+    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}(?![\w]|\.\d)|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{0,36}(?!\w))"
+)
 EMAILS = _row("e-mail", "@", (), _EMAIL, shortest=6)
 CARDS = _row("card", _DIGITS, (), _CARD, check=_is_card)
 PHONES = _row("phone", _DIGITS, (), _PHONE, shortest=8)

@@ -276,8 +276,9 @@ class _Walk:
         for key, value in items:
             name, clean = edits.get(key, (key, value))
             # Two keys may be one when their secrets are gone; neither value gets lost.
+            times = 1
             while name != key and (name in changed or name in given):
-                name = f"{name}'"
+                name, times = REDACTED * times, times + 1
             changed[name] = clean
         return changed
 

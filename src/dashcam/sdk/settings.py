@@ -44,6 +44,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if self.url is not None and not self.url.startswith(("http://", "https://")):
             raise SettingsError(f"{self.url!r:.200} is no address to ship to: it starts with http:// or https://.")
 
+    def __repr__(self) -> str:
+        """Settings end up in logs and tracebacks; the key must not."""
+        shown = {name: getattr(self, name) for name in self.__struct_fields__}
+        shown["api_key"] = "…" if self.api_key else None
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
     @property
     def folder(self) -> Path:
         return self.data / self.project

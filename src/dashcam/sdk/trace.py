@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -108,9 +108,20 @@ def current_trace() -> Trace:
 @contextmanager
 def use_trace(trace: Trace) -> Iterator[Trace]:
     """Make `trace` current inside the block, for this thread or task and the tasks it starts."""
-    count_steps(trace.trace_id, trace.step)
-    token = _current.set(trace)
+    token = make_current(trace)
     try:
         yield trace
     finally:
+        restore_current(token)
+
+
+def make_current(trace: Trace) -> Token[Trace | None]:
+    count_steps(trace.trace_id, trace.step)
+    return _current.set(trace)
+
+
+def restore_current(token: Token[Trace | None]) -> None:
+    # ValueError: left in another context than it was entered in, as async generators do. That context
+    # never had this trace, so there is nothing to put back, and it is no fault of the host's.
+    with suppress(ValueError):
         _current.reset(token)
