@@ -8,6 +8,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.figures import Figure, at_least, at_most, plain
@@ -44,16 +46,22 @@ def run() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         settings = record(Path(folder))
         size = sum(path.stat().st_size for path in settings.journals.iterdir())
-        bare = bare_inserts(settings, Path(folder))
+        rows = rows_of(settings)
+        bare = max(bare_insert(rows, Path(folder) / f"bare{size}.db", size) for size in (1, 200))
+        rows = rows[:20_000]  # the others would only make the garbage collector's rounds longer
         ours = collect(settings, "alone.db")
         stored = (settings.folder / "alone.db").stat().st_size
-        beside = collect_beside_a_busy_thread(settings)
+        with busy_thread(switch_interval=0.0005):  # as the server sets it
+            beside = collect(settings, "beside.db")
+        with busy_thread(switch_interval=0.005):  # as Python comes
+            naive = bare_insert(rows, Path(folder) / "naive.db", 1)
     return [
         plain("events", EVENTS, ""),
         plain("bare insert, the better of executemany and many-row statements", bare, "rows/s"),
         plain("collected", ours, "rows/s"),
         plain("collected beside one busy Python thread", beside, "rows/s"),
         at_least("collected / bare insert", ours / bare, 0.5),
+        plain("naive writer (executemany) beside a busy thread / alone", naive / bare, "x"),
         at_least("beside a busy thread / alone", beside / ours, 1 / 3),
         at_most("store / JSONL bytes", stored / size, 1.3),
     ]
@@ -79,8 +87,9 @@ def collect(settings: Settings, name: str) -> float:
     return EVENTS / taken
 
 
-def collect_beside_a_busy_thread(settings: Settings) -> float:
-    """As in a server: the ingest thread's switch interval, and a thread that never stops computing."""
+@contextmanager
+def busy_thread(switch_interval: float) -> Iterator[None]:
+    """A thread that never stops computing, as a server's own code may."""
     stop = threading.Event()
 
     def busy() -> None:
@@ -90,19 +99,19 @@ def collect_beside_a_busy_thread(settings: Settings) -> float:
                 number = (number * 31 + 7) % 1_000_003
 
     before = sys.getswitchinterval()
-    sys.setswitchinterval(0.0005)
+    sys.setswitchinterval(switch_interval)
     thread = threading.Thread(target=busy)
     thread.start()
     try:
-        return collect(settings, "beside.db")
+        yield
     finally:
         stop.set()
         thread.join()
         sys.setswitchinterval(before)
 
 
-def bare_inserts(settings: Settings, folder: Path) -> float:
-    """The same rows, ready made, into a table with the same indexes and nothing else."""
+def rows_of(settings: Settings) -> list[tuple[object, ...]]:
+    """What is to be inserted, ready made."""
     rows: list[tuple[object, ...]] = []
     for path in sorted(settings.journals.glob("*.jsonl")):
         for event in parse_block(path.read_bytes(), path.name, 0, 0):
@@ -111,10 +120,11 @@ def bare_inserts(settings: Settings, folder: Path) -> float:
                 (len(rows) + 1, 1, len(rows) * 300, event.session_id, event.trace_id, event.step, event.kind)
                 + (event.operation, event.ts, event.marks, event.fields)
             )
-    return max(_bare_insert(rows, folder / f"bare{size}.db", size) for size in (1, 200))
+    return rows
 
 
-def _bare_insert(rows: list[tuple[object, ...]], path: Path, size: int) -> float:
+def bare_insert(rows: list[tuple[object, ...]], path: Path, size: int) -> float:
+    """Rows a second into a table with the same indexes and nothing else, `size` rows a statement."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; {_SCHEMA}")
     connection.execute("PRAGMA cache_size = -65536")

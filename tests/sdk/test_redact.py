@@ -402,9 +402,10 @@ def test_what_is_remembered_is_bounded_by_entries_and_by_bytes() -> None:
 
 
 def test_known_names_and_texts_are_bounded() -> None:
-    redactor = Redactor(Redaction())
+    redactor = Redactor(Redaction(emails=True, cards=True, phones=True, ip_addresses=True))
     for number in range(10_000):
         redactor.apply({f"field{number}": f"some-text-{number}"})
+    assert len(redactor._sieve.words) <= 10
     assert len(redactor.innocent) <= redact.MAX_KNOWN
     assert len(redactor._clean) <= redact.MAX_KNOWN
 
@@ -486,7 +487,6 @@ def test_a_second_redaction_changes_nothing_and_the_given_record_stays_as_it_was
     assert Redactor(rules).apply(once) == (once, [])
 
 
-BOUNDS = st.sampled_from(["", " ", "\n", "\t", '"', "'", "(", "[", "<", ">", ",", "\\n", "see: ", "is "])
 AROUND = st.text(alphabet="abc XYZ019.,!?", max_size=30)
 
 
@@ -499,7 +499,7 @@ def plants(draw: st.DrawFn) -> tuple[Any, str]:
     if draw(st.booleans()):
         planted = planted.encode()
     for _ in range(draw(st.integers(0, 6))):
-        filler = draw(PLAIN)
+        filler = draw(AROUND | st.none() | st.floats(allow_nan=False))
         wrappers = [[filler, planted], {"n": filler, "inner": planted}, (planted, filler), Login("ada", "", planted)]
         if isinstance(planted, str | bytes):
             wrappers += [{planted: filler}, {planted}, Exception(planted)]

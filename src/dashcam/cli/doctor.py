@@ -9,7 +9,7 @@ from rich.text import Text
 from dashcam.cli.common import Data, Json, Project, reader_of, settings_of
 from dashcam.cli.output import inert, out, print_json
 from dashcam.errors import DashcamError
-from dashcam.views.health import Finding, check_journals, check_machine, check_store
+from dashcam.views.health import Finding, check_journals, check_machine, check_shipping, check_store
 
 _LOOK = {"ok": ("✓", "green"), "note": ("·", "cyan"), "warn": ("!", "yellow"), "fail": ("✗", "bold red")}
 
@@ -24,7 +24,7 @@ def doctor(data: Data = None, project: Project = None, as_json: Json = False) ->
     if settings.folder.is_dir():
         try:
             with reader_of(settings) as store:
-                findings += [*check_journals(store, settings), *check_store(store)]
+                findings += [*check_journals(store, settings), *check_shipping(settings), *check_store(store)]
         except DashcamError as error:
             findings.append(Finding(check="store", state="fail", found=str(error)))
     if as_json:

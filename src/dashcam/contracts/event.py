@@ -13,7 +13,7 @@ MARK_NAMES = {"malformed": MALFORMED, "redacted": REDACTED, "unencodable": UNENC
 Id = Annotated[str, Meta(min_length=1)]
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Event(msgspec.Struct, frozen=True, gc=False):  # gc: millions of them, and none holds a container
     """One record of the journal, written once and never edited.
 
     Rules: `(segment, offset)` identifies it; `step` orders it within its trace and may repeat;

@@ -69,9 +69,8 @@ def fault_of_record(record: Mapping[str, Any]) -> str | None:
 
 def kind_of(record: Mapping[str, Any]) -> Any:
     """The record's kind. Some frozen shapes use `kind` for something else and carry `trace_kind`."""
-    if "trace_kind" in record:
-        return record["trace_kind"]
-    return record.get("kind", "user")
+    kind = record.get("kind", "user")
+    return record["trace_kind"] if "trace_kind" in record and fault_of_kind(kind) else kind
 
 
 def require_identity(session_id: object, trace_id: object, step: object, kind: object) -> None:

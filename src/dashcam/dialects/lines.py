@@ -12,7 +12,6 @@ from msgspec import Meta
 
 from dashcam.contracts.event import MARK_NAMES, Event, Orphan
 from dashcam.contracts.identity import (
-    IDENTITY,
     MARKS,
     MAX_ID,
     fault_of_id,
@@ -31,7 +30,7 @@ _Id = Annotated[str, Meta(min_length=1, max_length=MAX_ID)]
 
 
 class _Head(msgspec.Struct):
-    """The identity of a line of ours. Decoding to a type is the quick check of nearly all lines."""
+    """How the SDK begins a line, in this order. Decoding to a type is the quick check of nearly all lines."""
 
     session_id: _Id
     trace_id: _Id
@@ -53,25 +52,26 @@ def parse_line(line: bytes, segment: str, offset: int, now: int) -> Event | Orph
     `now` (microseconds) is when a record happened that doesn't say.
     """
     try:
-        head = _head_of(line)
-        raw = _raw_of(line)
-        if _is_plain(head.session_id, head.trace_id, head.kind, head.operation) and "trace_kind" not in raw:
-            for name in IDENTITY:
-                del raw[name]
+        head = _head_of(line)  # reads to the end of the line: what isn't JSON fails here
+        opening = len(encoded := _encode(head)) - 1
+        if (
+            line.startswith(encoded[:opening])  # then what follows are the fields, to be kept to the letter
+            and not line.endswith(b"}}")  # as our remarks end, if there are any
+            and _is_plain(head.session_id, head.trace_id, head.kind, head.operation)
+        ):
             return Event(
-                segment=segment,
-                offset=offset,
-                session_id=head.session_id,
-                trace_id=head.trace_id,
-                step=head.step,
-                kind=head.kind,
-                operation=head.operation,
-                ts=round(head.ts.timestamp() * 1e6),
-                fields=_encode(raw).decode(),
-                marks=_marks(raw[MARKS]) if MARKS in raw else 0,
+                segment,
+                offset,
+                head.session_id,
+                head.trace_id,
+                head.step,
+                head.kind,
+                head.operation,
+                round(head.ts.timestamp() * 1e6),
+                "{" + line[opening:].lstrip(b",").decode(),
             )
     except (ValueError, OverflowError):
-        pass  # not a line of ours: find out what it is, and say so
+        pass  # not as the SDK writes: find out what it is, and say so
     return _parse_foreign(line, segment, offset, now)
 
 
@@ -103,19 +103,19 @@ def _parse_foreign(line: bytes, segment: str, offset: int, now: int) -> Event | 
     ts = time_of(record)
     for name in ("session_id", "trace_id", "step", "operation"):
         raw.pop(name, None)
-    if "trace_kind" not in record:
+    if kind_of(record) == record.get("kind"):
         raw.pop("kind", None)
     if ts is not None and "ts" in record:
         raw.pop("ts", None)
     return Event(
-        segment=segment,
-        offset=offset,
-        session_id=record["session_id"],
-        trace_id=record["trace_id"],
-        step=record["step"],
-        kind=kind_of(record),
-        operation=operation or "record",
-        ts=now if ts is None else ts,
+        segment,
+        offset,
+        record["session_id"],
+        record["trace_id"],
+        record["step"],
+        kind_of(record),
+        operation or "record",
+        now if ts is None else ts,
         fields=_encode(raw).decode(),
         marks=_marks(raw[MARKS]) if MARKS in raw else 0,
     )

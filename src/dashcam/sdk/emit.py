@@ -44,12 +44,7 @@ class Recorder:
         what every operation of the host waits for.
         """
         # A Trace is checked when it is made; this is for one that was tampered with since.
-        if (
-            not isinstance(trace, Trace)
-            or not (trace.session_id and trace.trace_id)
-            or trace.session_id.isspace()
-            or trace.trace_id.isspace()
-        ):
+        if not isinstance(trace, Trace) or not trace.session_id or not trace.trace_id:
             raise UnjoinableRecord(
                 f"{operation!r:.80}: got {type(trace).__name__} instead of a Trace with its ids. "
                 "Start from dashcam.new_trace(session_id=...)."

@@ -9,11 +9,13 @@ text: after what is unbounded nothing more is asked, so nothing is ever tried tw
 from __future__ import annotations
 
 import re
+import sys
 from binascii import a2b_base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from functools import cache, partial
-from typing import Any
+from itertools import chain
+from typing import Any, cast
 
 import msgspec
 
@@ -74,6 +76,52 @@ def fold(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
+class Sieve:
+    """The staged check of a text, made from the rows: gates, then words, then the patterns of those words."""
+
+    def __init__(self, rows: Sequence[Pattern]) -> None:
+        self.rows = rows
+        self.shortest = min((row.shortest for row in rows), default=sys.maxsize)
+        gates = tuple(dict.fromkeys(gate for row in rows for gate in row.gates))
+        # A row without a gate has the empty one, which every text holds.
+        self.has_gate = _any_of(gates if all(row.gates for row in rows) else ("",))
+        # One bit a gate, but gates to the same rows, such as the ten digits, share one.
+        behind = [tuple(row.name for row in rows if gate in row.gates) for gate in gates]
+        self._bits = [(gate, 1 << behind.index(names)) for gate, names in zip(gates, behind, strict=True)]
+        self.words: dict[int, tuple[dict[str, list[int]], dict[str, list[int]]]] = {}
+
+    def suspected(self, text: str) -> list[Pattern]:
+        """The rows that may be in this text."""
+        gates = 0
+        for gate, bit in self._bits:
+            if gate in text:
+                gates |= bit
+        words = self.words.get(gates)
+        if words is None:
+            words = self.words[gates] = self._words_behind(gates)
+        found = [at for word, at in words[0].items() if word in text]
+        if words[1]:
+            lower = fold(text)
+            found += [at for word, at in words[1].items() if word in lower]
+        return [self.rows[at] for at in sorted({*chain(*found)})] if found else []
+
+    def _words_behind(self, gates: int) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """The words to look for, as they are and in lower case, with the rows that each may stand for."""
+        opened = {gate for gate, bit in self._bits if gates & bit}
+        words: tuple[dict[str, list[int]], dict[str, list[int]]] = {}, {}
+        for at, row in enumerate(self.rows):
+            if not row.gates or not opened.isdisjoint(row.gates):
+                for word in row.literals or ("",):
+                    words[row.folded].setdefault(word, []).append(at)
+        return words
+
+
+def _any_of(gates: tuple[str, ...]) -> Callable[[str], bool]:
+    """Whether a text holds one of these: written out from the table, since a loop costs half as much again."""
+    tests = " or ".join(f"{gate!r} in text" for gate in gates) or "False"
+    return cast("Callable[[str], bool]", eval(f"lambda text: {tests}"))  # noqa: S307 (nothing from outside)
+
+
 # --- by name -----------------------------------------------------------------------------------------
 
 
@@ -117,6 +165,8 @@ _SQUASHED_TOKENS = tuple(map(squash, _TOKENS))
 def secrecy_of(name: str) -> Secrecy:
     """Judge a key, a variable or a header by its name. What counts tokens is never a secret."""
     flat = squash(name)
+    if flat.endswith("allowcredentials"):
+        return Secrecy.NONE  # a header that says true
     if flat.endswith("tokens"):
         return Secrecy.UNCOUNTED if flat[:-1].endswith(_SQUASHED_TOKENS) else Secrecy.NONE
     if flat.endswith(_SQUASHED_ENDINGS) or (flat.endswith("s") and flat[:-1].endswith(_SQUASHED_ENDINGS)):
@@ -142,54 +192,32 @@ _SCHEME = r"(?:(?:bearer|basic|token|apikey|api-key|negotiate|ntlm|key)[ \t]{1,4
 # JSON in a JSON text has \" for ", and three backslashes one level further down. What is inside a quote
 # of n backslashes has more of them before its own. No closing quote (a text cut off): up to the line's end.
 _QUOTED = r"(?:[^\\\"'`\r\n]+|(?!(?P=quote))(?:(?(esc)\\{1,16}|\\)[^\r\n]|[^\\\r\n]))+"
-# Unquoted, a value may hold , ; & ) ] } | but not where another assignment or nothing follows.
+# Unquoted, a value may hold , ; & ) ] } | but not where another assignment or nothing follows. What goes on
+# like a call or an index is code; that is told here, because a check after the fact would have read on.
 _BARE = (
-    r"(?![({]|\[(?!redacted\])|//)(?:[^\s\"'`<>,;&|)\[\]}\\]+|\[(?:redacted\])?|\\(?![nrt\"'\\])"
-    r"|[,;&|)\]}](?=[^\s\"'`<>,;&|)\]}\\])(?![\w.%-]{1,32}[=:]))+"
+    r"(?![({]|\[(?!redacted\])|//|(?:[a-z_]{1,64}|\w{1,64}\.\w{1,64})(?:\.\w{1,64}){0,8}[(\[](?!redacted\]))"
+    r"(?:[^\s\"'`<>,;&|)\[\]}\\]+|\[(?:redacted\])?|\\(?![nrt\"'\\])"
+    r"|[,;&|)\]}](?=[^\s\"'`<>,;&|)\]}\\:.])(?![\w.%-]{1,32}[=:]))+"
 )
 _VALUE = (
     r"(?:[rbfu]{1,2}(?=[\"']))?(?P<quote>(?P<esc>\\{1,7})?(?:\"\"\"|'''|[\"'`]))?"
     rf"(?P<hide>(?(quote){_QUOTED}|{_BARE}))"
 )
 # `${VAR}`, `$VAR`, `{{ var }}`, `{var}`, `<var>`, `%(var)s`: where a secret will be, not a secret.
-_REFERENCE = re.compile(r"\$[({]|\$(?:[A-Za-z_]+|[A-Z_][A-Z0-9_]*)$|\{\{|\{\w*\}$|<\w|%\(\w+\)s|%s$")
-# A call, an index, an attribute.
-_CODE = re.compile(r"(?:[A-Za-z_]+(?:\.\w+)*|\w+(?:\.\w+)+)[(\[]|[A-Za-z_]+(?:\.[A-Za-z_]+)+$")
+_REFERENCE = re.compile(r"\$[({]|\$(?:[A-Za-z_]+|[A-Z_][A-Z0-9_]*)$|\{\{|\{[\w.]*\}$|<\w|%\(\w+\)s|%s$")
+_SCHEMED = re.compile(r"(?:bearer|basic|token)(?:\s+|$)", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_]+)+$")
 _CLASS_NAME = re.compile(r"[A-Z][a-z]+[A-Z]\w*$")
 _WORD = re.compile(r"[A-Za-z_-]+$")
 # What stands where a value would: constants, types, states, and what code goes on from.
 _WORDS = frozenset(
-    (
-        *(
-            "none",
-            "null",
-            "nil",
-            "true",
-            "false",
-            "undefined",
-            "yes",
-            "no",
-            "on",
-            "off",
-            "not",
-            "is",
-            "value",
-        ),
-        *("str", "string", "text", "int", "integer", "number", "float", "bytes", "bool", "boolean", "any"),
-        *(
-            "object",
-            "dict",
-            "list",
-            "optional",
-            "required",
-            "missing",
-            "invalid",
-            "valid",
-            "expired",
-            "empty",
-        ),
-        *("unset", "set", "hidden", "masked", "redacted", "bearer", "basic", "oauth", "env", "type"),
-        *("await", "new", "lambda", "self", "this", "input"),
+    re.findall(
+        r"\w+",
+        """
+        none null nil true false undefined yes no on off not is set unset empty missing required optional
+        str string text int integer number float bytes bool boolean any object dict list type value env
+        valid invalid expired hidden masked redacted bearer basic oauth await new lambda self this input
+        """,
     )
 )
 _IN_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
@@ -209,32 +237,32 @@ def _whole_name(text: str, match: re.Match[str]) -> str:
 
 def _assigns(text: str, match: re.Match[str], judge: Callable[[str], Secrecy] = secrecy_of) -> bool:
     """Tell a secret that is assigned from a type, a reference, a call or a word of prose."""
-    name = _whole_name(text, match)
+    name, quote = _whole_name(text, match), match["quote"]
     secrecy = judge(name)
-    start, end = match.span("hide")
-    value = text[start:end]
-    if secrecy is Secrecy.NONE or _REFERENCE.match(value):
+    value = _SCHEMED.sub("", text[slice(*match.span("hide"))], count=1)
+    if secrecy is Secrecy.NONE or _REFERENCE.match(value) or not any(map(str.isalnum, value)):
         return False
     if len(value) > _SHORT:
         return True
-    if match["quote"]:
+    if quote and not quote.endswith("`"):
         return secrecy is not Secrecy.TEXT or len(value) >= 6
-    return _is_bare_secret(text, match, value.rstrip(".!?:"), secrecy, plural=name.endswith(("s", "S")))
-
-
-def _is_bare_secret(text: str, match: re.Match[str], value: str, secrecy: Secrecy, *, plural: bool) -> bool:
     if value.isdigit():
-        return secrecy is Secrecy.ANY and not plural
-    if not value or value.lower() in _WORDS or _CODE.match(value) or _CLASS_NAME.match(value):
+        return secrecy is Secrecy.ANY and not name.endswith(("s", "S"))
+    return " " not in value and _is_no_word(text, match, value.rstrip(".!?:"), secrecy)
+
+
+def _is_no_word(text: str, match: re.Match[str], value: str, secrecy: Secrecy) -> bool:
+    """Whether a value without quotes is more than a word of prose or of code."""
+    if value.lower() in _WORDS or _ATTRIBUTE.match(value) or _CLASS_NAME.match(value):
         return False
-    if _WORD.match(value):
-        if secrecy_of(value) is not Secrecy.NONE:
-            return False  # password=db_password
-        start, end = match.span("hide")
-        if text[match.end("name") : start] == "=":
-            return text[end : end + 1] not in {",", ")"}  # password=pw, is an argument, PASSWORD=pw a setting
-        return _is_alone(text, match.start("name"), end)
-    return secrecy is not Secrecy.TEXT or len(value) >= 8 or not value.isidentifier()
+    if not _WORD.match(value):
+        return secrecy is not Secrecy.TEXT or len(value) >= 8 or not value.isidentifier()
+    if secrecy_of(value) is not Secrecy.NONE:
+        return False  # password=db_password
+    start, end = match.span("hide")
+    if text[match.end("name") : start] == "=":
+        return text[end : end + 1] not in {",", ")"}  # password=pw, is an argument, PASSWORD=pw a setting
+    return secrecy is Secrecy.ANY and _is_alone(text, match.start("name"), end)
 
 
 def _is_alone(text: str, start: int, end: int) -> bool:
@@ -375,6 +403,10 @@ _PEM = (
 _COOKIE = r"cookie[\"'\\]{0,6}[ \t]{0,4}:[ \t]{0,4}(?P<hide>[^\s=;:\"'\\]{1,128}=[^\r\n\"'\\]+)"
 _URL = r"://[^\s/:@\"'<>]{0,256}:(?!\d{1,5}[/?#])(?P<hide>[^\s/\"'<>]{1,512})@"
 _SIGNED = r"[?&](?:sig|x-(?:amz|goog)-signature)=(?P<hide>[^&\s\"'<>\\]{16,})"
+_AWS4 = r"aws4-[a-z0-9-]{1,32} {1,4}(?P<hide>credential=[^\r\n\"'\\]+)"
+_ODBC = r";[ \t]{0,4}pwd[ \t]{0,4}=[ \t]{0,4}(?P<hide>[^\s;\"']+)"
+_BEARER = r"bearer {1,4}(?P<hide>[a-z0-9._~+/=-]{8,})"
+_BASIC = r"B(?:asic|ASIC) {1,4}(?P<hide>[A-Za-z0-9+/]{8,}={0,2})"
 _ELEMENT = rf"<[a-z0-9_.:-]{{0,48}}?(?:token|pwd|{_NAMES})>(?P<hide>[^<>]+)</"
 _FLAG = rf"--(?!-)[a-z0-9-]{{0,32}}?(?P<name>token|{_NAMES})[ \t]{{1,4}}{_VALUE}"
 _UNDERSCORED = rf"(?:gsk|r8|lsv2_[ps][tk]|dop_v1|shpat|dckr_pat)_{_W}{{24,}}"
@@ -383,40 +415,15 @@ _UNDERSCORED = rf"(?:gsk|r8|lsv2_[ps][tk]|dop_v1|shpat|dckr_pat)_{_W}{{24,}}"
 CREDENTIALS = (
     _row("private key", "-", ("-----BEGIN",), _PEM),
     _row("cookie header", ":", ("cookie",), _COOKIE, folded=True),
-    _row(
-        "AWS signature",
-        "=",
-        ("aws4-",),
-        r"aws4-[a-z0-9-]{1,32} {1,4}(?P<hide>credential=[^\r\n\"'\\]+)",
-        folded=True,
-    ),
+    _row("AWS signature", "=", ("aws4-",), _AWS4, folded=True),
     _row("password in a URL", ":", ("://",), _URL, check=lambda _, match: not _REFERENCE.match(match["hide"])),
     _row("signed URL", "=", ("sig=", "signature="), _SIGNED, folded=True),
-    _row(
-        "connection string",
-        "=",
-        ("pwd",),
-        r";[ \t]{0,4}pwd[ \t]{0,4}=[ \t]{0,4}(?P<hide>[^\s;\"']+)",
-        folded=True,
-    ),
+    _row("connection string", "=", ("pwd",), _ODBC, folded=True),
     *_assignments(),
     _row("XML element", "<", ("pass", "pwd", "secr", "toke", "key", "cred", "cook", "auth"), _ELEMENT, folded=True),
     _row("command-line flag", "-", ("--",), _FLAG, folded=True, check=_assigns),
-    _row(
-        "bearer",
-        ("B", "bearer"),
-        ("bearer ",),
-        r"bearer {1,4}(?P<hide>[a-z0-9._~+/=-]{8,})",
-        folded=True,
-        check=_is_token,
-    ),
-    _row(
-        "basic",
-        "B",
-        ("Basic ", "BASIC "),
-        r"B(?:asic|ASIC) {1,4}(?P<hide>[A-Za-z0-9+/]{8,}={0,2})",
-        check=_is_basic,
-    ),
+    _row("bearer", ("B", "bearer"), ("bearer ",), _BEARER, folded=True, check=_is_token),
+    _row("basic", "B", ("Basic ", "BASIC "), _BASIC, check=_is_basic),
     _row("sk- key", "-", ("sk-",), _starts("sk-") + rf"{_W}{{16,}}", check=_is_vendor_key),
     _row("GitHub", "_", ("gh",), rf"gh[pousr]_{_A}{{20,}}"),
     _row("GitHub fine-grained", "_", ("github_pat_",), r"github_pat_\w{20,}"),

@@ -14,18 +14,18 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Set
 from datetime import date, time, timedelta
+from decimal import Decimal
 from enum import Enum
-from functools import cache
 from hashlib import sha256
-from itertools import chain
 from operator import is_
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
 from dashcam.errors import SettingsError
 from dashcam.sdk import patterns
-from dashcam.sdk.patterns import REDACTED, Pattern, Secrecy
+from dashcam.sdk.patterns import REDACTED, Pattern, Secrecy, Sieve
 
 TOO_DEEP = "[TOO DEEP]"
 FAILED = {"redaction": "failed"}
@@ -44,6 +44,7 @@ MAX_NAME = 128
 MAX_KNOWN = 4_096
 
 _PLAIN = frozenset((int, float, bool, type(None)))
+_HARMLESS = (date, time, timedelta, Decimal, UUID)  # a form of their own, in which no secret fits
 _BYTES = (bytes, bytearray, memoryview)
 
 Where = tuple[Any, Any] | None  # the path up to here, spelled only when something was found
@@ -80,12 +81,7 @@ class Redactor:
         self._function = rules.function
         self._credentials = rules.credentials
         self._keys = frozenset(filter(None, map(patterns.squash, rules.keys)))
-        self._patterns = _chosen(rules)
-        self._shortest = min((pattern.shortest for pattern in self._patterns), default=sys.maxsize)
-        self._gates = tuple(dict.fromkeys(gate for pattern in self._patterns for gate in pattern.gates))
-        # A pattern without a gate has to be tried on every text.
-        self._quick = LONG if all(pattern.gates for pattern in self._patterns) else 0
-        self._behind: dict[tuple[str, ...], _Behind] = {}
+        self._sieve = Sieve(_chosen(rules))
         self.innocent: set[str] = set()
         self._clean: set[str] = set()
         self._known = _Outcomes()
@@ -97,11 +93,10 @@ class Redactor:
         Never raises: a redaction that fails takes the whole record with it.
         """
         try:
-            if not self._is_innocent(fields):
-                walk = _Walk(self)
-                fields, taken = walk.container(fields, None), list(dict.fromkeys(walk.taken))
-            else:
-                taken = []
+            if self._is_innocent(fields):
+                return (fields, []) if self._function is None else self._ask_host(fields, [])
+            walk = _Walk(self)
+            fields, taken = walk.container(fields, None), list(dict.fromkeys(walk.taken))
             return (fields, taken) if self._function is None else self._ask_host(fields, taken)
         except Exception:
             self.failures += 1
@@ -109,24 +104,23 @@ class Redactor:
 
     def _is_innocent(self, fields: dict[str, Any]) -> bool:
         """The quick way through a flat record of known names, numbers, and texts known or without a gate."""
-        innocent, shortest, scans = self.innocent, self._shortest, 0
+        innocent, shortest, has_gate = self.innocent, self._sieve.shortest, self._sieve.has_gate
+        scans = 0
         for key, value in fields.items():
-            if key not in innocent:
-                return False
-            kind = type(value)
-            if kind in _PLAIN:
-                continue
-            if kind is not str:
-                return False
-            size = len(value)
-            if size < shortest or (size <= SHORT and value in self._clean):
-                continue
-            if size >= self._quick:
-                return False
-            for gate in self._gates:
-                if gate in value:
-                    return False
-            scans += 1
+            if key in innocent:
+                kind = type(value)
+                if kind in _PLAIN:
+                    continue
+                if kind is str:
+                    size = len(value)
+                    if size < shortest:
+                        continue
+                    if size < LONG and not has_gate(value):
+                        scans += 1
+                        continue
+                    if size <= SHORT and value in self._clean:
+                        continue
+            return False
         if scans:
             self.scans += scans
         return True
@@ -153,7 +147,7 @@ class Redactor:
     def text(self, text: str) -> str:
         """The text without secrets; the very same when there are none."""
         size = len(text)
-        if size < self._shortest or (size <= SHORT and text in self._clean):
+        if size < self._sieve.shortest or (size <= SHORT and text in self._clean):
             return text
         if size < LONG:
             self.scans += 1
@@ -171,43 +165,16 @@ class Redactor:
         return outcome or text
 
     def scrub(self, text: str) -> str:
-        if len(text) < self._shortest:
+        """As `text`, without remembering."""
+        if len(text) < self._sieve.shortest:
             return text
         for _ in range(MAX_PASSES):
             before = text
-            for pattern in self._suspected(text):
+            for pattern in self._sieve.suspected(text):
                 text = pattern.hide(text)
             if text is before:
                 return text
         return REDACTED
-
-    def _suspected(self, text: str) -> list[Pattern]:
-        """The patterns that may be in this text: first by single characters, then by their words."""
-        gates = tuple([gate for gate in self._gates if gate in text])
-        behind = self._behind.get(gates)
-        if behind is None:
-            behind = self._behind[gates] = _Behind(self._patterns, gates)
-        return behind.suspected(text)
-
-
-class _Behind:
-    """The words to look for when these gates are open, and the patterns behind each word."""
-
-    def __init__(self, all_patterns: tuple[Pattern, ...], gates: tuple[str, ...]) -> None:
-        self.patterns = [p for p in all_patterns if not p.gates or not set(p.gates).isdisjoint(gates)]
-        self.plain: dict[str, list[int]] = {}
-        self.folded: dict[str, list[int]] = {}
-        for at, pattern in enumerate(self.patterns):
-            words = self.folded if pattern.folded else self.plain
-            for word in pattern.literals or ("",):  # every text holds the empty word
-                words.setdefault(word, []).append(at)
-
-    def suspected(self, text: str) -> list[Pattern]:
-        found = [at for word, at in self.plain.items() if word in text]
-        if self.folded:
-            lower = patterns.fold(text)
-            found += [at for word, at in self.folded.items() if word in lower]
-        return [self.patterns[at] for at in sorted({*chain(*found)})] if found else []
 
 
 class _Walk:
@@ -322,7 +289,7 @@ class _Walk:
             return self.text(str.__str__(value), where)
         if isinstance(value, _BYTES):
             return self.bytes(value, where)
-        if isinstance(value, _harmless()):
+        if isinstance(value, _HARMLESS):
             return value
         if isinstance(value, int):
             return int.__int__(value)
@@ -456,15 +423,6 @@ def _shown(value: Any) -> dict[str, Any] | None:
     return start | {shown: item for shown, item in values.items() if item is not msgspec.UNSET}
 
 
-@cache
-def _harmless() -> tuple[type, ...]:
-    """Values with a form of their own, in which no secret fits. Imported late: they cost 4 ms."""
-    from decimal import Decimal
-    from uuid import UUID
-
-    return date, time, timedelta, Decimal, UUID
-
-
 def _as_key(key: Any) -> Any:
     """A key that JSON can have, or that holds no text."""
     if isinstance(key, Enum):
@@ -473,7 +431,7 @@ def _as_key(key: Any) -> Any:
         return str.__str__(key)
     if isinstance(key, bytes):
         return key.decode("utf-8", "backslashreplace")
-    if key is None or isinstance(key, (int, float, *_harmless())):
+    if key is None or isinstance(key, (int, float, *_HARMLESS)):
         return key
     return str(_unfolded(key))
 

@@ -12,8 +12,10 @@ from typing import Literal
 
 import msgspec
 
+from dashcam.sdk.backlog import Backlog
 from dashcam.sdk.journal import is_finished
 from dashcam.sdk.settings import Settings
+from dashcam.sdk.wire import Destination
 from dashcam.store.base import Reader
 from dashcam.views import joinability
 
@@ -50,6 +52,19 @@ def check_journals(store: Reader, settings: Settings) -> Iterator[Finding]:
         yield Finding(check="journals", state="note", found=found, mend="Collect them: dashcam collect")
     else:
         yield Finding(check="journals", state="ok", found=found)
+
+
+def check_shipping(settings: Settings) -> Iterator[Finding]:
+    """Whether the server has what it should have."""
+    if settings.url is None:
+        return
+    behind = Backlog(settings, Destination(settings).digest).behind()
+    yield Finding(
+        check="shipping",
+        state="note" if behind else "ok",
+        found=f"{behind:,} bytes not yet at {settings.url}",
+        mend="Send them, or see why they can't be sent: dashcam ship" if behind else "",
+    )
 
 
 def check_store(store: Reader) -> Iterator[Finding]:

@@ -10,7 +10,11 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
+
+from msgspec.structs import astuple
 
 from dashcam.contracts.event import MALFORMED, REDACTED, Event, Orphan
 from dashcam.contracts.identity import is_otel_trace_id, otel_trace_id
@@ -21,9 +25,11 @@ ROWS = 200  # a statement; SQLite takes 32,766 variables
 DAY = 86_400_000_000
 PACK_BEYOND = 512  # bytes; below that zlib gains nothing
 
+_segment, _offset = attrgetter("segment"), attrgetter("offset")
 _Placed = TypeVar("_Placed", Event, Orphan)
 
-_EVENT_COLUMNS = 'seq, source_id, "offset", session_id, trace_id, step, kind, operation, ts, marks, fields'
+# After the first two, in the order of Event's own fields.
+_EVENT_COLUMNS = 'seq, source_id, "offset", session_id, trace_id, step, kind, operation, ts, fields, marks'
 
 
 _SPAN_COLUMNS = ("parent_span_id", "name", "start_ns", "end_ns", "status", "digest", "body")
@@ -89,18 +95,15 @@ class LogWriter:
 
     def put_events(self, events: Sequence[Event]) -> int:
         """Add the events that are not there yet; return how many."""
-        fresh = self._only_new("events", events)
-        rows, traces = [], set()
+        rows: list[tuple[Any, ...]] = []
+        traces = set()
         counts: dict[tuple[int, int, str, str], list[int]] = {}
         seq = self.seq
-        for event in fresh:
+        for event in self._only_new("events", events):
             seq += 1
             source, marks = self._source_ids[event.segment], event.marks
             traces.add(event.trace_id)
-            rows.append(
-                (seq, source, event.offset, event.session_id, event.trace_id, event.step, event.kind)
-                + (event.operation, event.ts, marks, event.fields)
-            )
+            rows.append((seq, source, *astuple(event)[1:-1]))
             key = (event.ts // DAY, source, event.kind, event.operation)
             count = counts.get(key)
             if count is None:
@@ -156,24 +159,20 @@ class LogWriter:
             new += cursor.rowcount
         return new
 
-    def _only_new(self, table: str, records: Sequence[_Placed]) -> list[_Placed]:
+    def _only_new(self, table: str, records: Sequence[_Placed]) -> Sequence[_Placed]:
         """Those whose (segment, offset) the table doesn't hold. One writer, so nobody comes in between."""
-        spread: dict[str, list[int]] = {}
-        for record in records:
-            low_high = spread.get(record.segment)
-            if low_high is None:
-                spread[record.segment] = [record.offset, record.offset]
-            elif record.offset < low_high[0]:
-                low_high[0] = record.offset
-            elif record.offset > low_high[1]:
-                low_high[1] = record.offset
+        places: dict[str, set[int]] = {}
+        for segment, neighbours in groupby(records, _segment):
+            places.setdefault(segment, set()).update(map(_offset, neighbours))
         known: set[tuple[str, int]] = set()
-        for segment, (low, high) in spread.items():
+        for segment, offsets in places.items():
             found = self._connection.execute(
                 f'SELECT "offset" FROM {table} WHERE source_id = ? AND "offset" BETWEEN ? AND ?',
-                (self.source_id(segment), low, high),
+                (self.source_id(segment), min(offsets), max(offsets)),
             )
             known.update((segment, offset) for (offset,) in found)
+        if not known and sum(map(len, places.values())) == len(records):
+            return records  # the usual case: nothing is there yet, nothing is told twice
         fresh = []
         for record in records:
             place = (record.segment, record.offset)
