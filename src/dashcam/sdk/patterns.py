@@ -98,6 +98,8 @@ class Sieve:
                 gates |= bit
         words = self.words.get(gates)
         if words is None:
+            if len(self.words) >= 1_024:
+                self.words.clear()
             words = self.words[gates] = self._words_behind(gates)
         found = [at for word, at in words[0].items() if word in text]
         if words[1]:
