@@ -87,7 +87,7 @@ def test_the_walk_finds_the_writers() -> None:
 
 @pytest.mark.parametrize(("name", "function", "parameter"), TAKERS, ids=[name for name, _, _ in TAKERS])
 @pytest.mark.parametrize("field", ["session_id", "trace_id"])
-@pytest.mark.parametrize("value", ["", None])
+@pytest.mark.parametrize("value", ["", "  ", None])
 def test_no_writer_writes_a_record_without_identity(
     name: str, function: Callable[..., Any], parameter: str, field: str, value: object, data: Path
 ) -> None:

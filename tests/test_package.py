@@ -34,7 +34,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
 def test_the_core_needs_only_msgspec_and_the_rest_are_extras(wheel: Path) -> None:
     (metadata,) = (name for name in zipfile.ZipFile(wheel).namelist() if name.endswith("/METADATA"))
     text = zipfile.ZipFile(wheel).read(metadata).decode()
-    assert [line for line in re.findall(r"^Requires-Dist: (.*)$", text, re.M) if "extra ==" not in line] == ["msgspec>=0.19"]
+    assert [line for line in re.findall(r"^Requires-Dist: (.*)$", text, re.M) if "extra ==" not in line] == [
+        "msgspec>=0.19"
+    ]
     assert {"cli", "serve", "host", "query", "all"} == set(re.findall(r"^Provides-Extra: (\w+)$", text, re.M))
 
 

@@ -119,14 +119,20 @@ def test_outside_strict_mode_the_record_is_kept_marked_and_counted() -> None:
     assert "never_heard_of" in unknown["_dashcam"]["malformed"][0]
 
 
-def test_every_shape_fits_exactly_when_it_has_no_faults() -> None:
-    samples: list[dict[str, object]] = [
-        {},
-        {"tool": "x"},
-        {"tool": 1},
-        {"model": "m"},
-        {"usd": 1, "model": 3},
-    ]
+def test_what_is_looked_at_for_every_record_agrees_with_what_is_told() -> None:
+    """The quick check (names once, then types) and the explanation are two pieces of code; they must agree."""
+    values: list[object] = [None, "x", 7, 1.5, True, {}, [], (), object()]
     for shape in standard_vocabulary().shapes.values():
-        for fields in samples:
-            assert shape.fits(fields) == (not shape.faults(fields)), (shape.name, fields)
+        names = [*shape.required, *shape.optional, "other"]
+        for name in names:
+            for value in values:
+                fields = {**{required: plausible(shape.required[required]) for required in shape.required}, name: value}
+                quick = shape.has_names(fields) and all(
+                    type(fields[field]) in types for field, types in shape.checks_for(fields)
+                )
+                assert quick == (not shape.faults(fields)), (shape.name, name, value)
+        assert shape.has_names({}) == (not shape.required)
+
+
+def plausible(kind: type) -> object:
+    return {str: "x", int: 1, float: 1.0, bool: True, dict: {}, list: [], object: "x"}[kind]

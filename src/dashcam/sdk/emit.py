@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dashcam.contracts.identity import MARKS, RESERVED, fault_of_id, root_span_id
+import msgspec
+
+from dashcam.contracts.identity import MARKS, RESERVED, fault_of_id
 from dashcam.errors import MalformedEvent, ReservedField, UnjoinableRecord, UnknownEvent
 from dashcam.sdk import mint
 from dashcam.sdk.catalog import VOCABULARY
-from dashcam.sdk.encode import encode_line
+from dashcam.sdk.encode import frame, line_of, middle, tamed
 from dashcam.sdk.journal import Journal
 from dashcam.sdk.redact import Redactor
 from dashcam.sdk.settings import Settings, settings_from
@@ -23,7 +25,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("dashcam")
 
+_set = msgspec.structs.force_setattr
 _shapes = VOCABULARY.shapes
+
+# Names and fields come from code, so there are few; where they come from data, they are forgotten in time.
+MAX_PLANS = 1_024
+
+
+class Plan(NamedTuple):
+    """What is the same for every record with this name and these fields, found out once."""
+
+    checks: tuple[tuple[str, frozenset[type]], ...]  # the types that its shape asks for
+    middle: bytes
+    innocent: bool = False  # no name among the fields is that of a secret
 
 
 class Recorder:
@@ -35,6 +49,7 @@ class Recorder:
         self.redactor = Redactor(settings.redaction)
         self.shipper = _shipper_for(settings)
         self.malformed = self.redacted = self.unencodable = self.failed = 0
+        self._plans: dict[tuple[str, ...], Plan] = {}
 
     def record(self, trace: Trace, operation: str, fields: dict[str, Any], parent_span: bool) -> Trace:
         """Write one record and return the trace one step on.
@@ -43,67 +58,76 @@ class Recorder:
         the caller's fault, which is counted and never reaches the host. One function, because this is
         what every operation of the host waits for.
         """
-        # A Trace is checked when it is made; this is for one that was tampered with since.
-        if not isinstance(trace, Trace) or not trace.session_id or not trace.trace_id:
+        if not isinstance(trace, Trace):
             raise UnjoinableRecord(
-                f"{operation!r:.80}: got {type(trace).__name__} instead of a Trace with its ids. "
+                f"{operation!r:.80}: got {type(trace).__name__} instead of a Trace. "
                 "Start from dashcam.new_trace(session_id=...)."
             )
-        shape = _shapes.get(operation) if type(operation) is str else None
-        marks = None if shape is not None and shape.fits(fields) else self._malformed(operation, fields)
-        if not RESERVED.isdisjoint(fields):
-            raise ReservedField(next(iter(RESERVED & fields.keys())), operation)
+        parent = trace.parent_span_id if parent_span else None
+        start, where = frame(trace.session_id, trace.trace_id, trace.span_id, parent)
+        marks = None
+        plan = self._plans.get((trace.kind, operation, *fields))
+        if plan is None:
+            plan, marks = self._plan(trace.kind, operation, fields)
+        for name, types in plan.checks:
+            if type(fields[name]) not in types:
+                marks = self._judge(operation, fields)
+                break
         counter = counter_of(trace.trace_id)
         step = trace.step if counter is None else counter.take(trace.step)
         try:
-            fields, hidden = self.redactor.apply(fields)
-            line = {
-                "session_id": trace.session_id,
-                "trace_id": trace.trace_id,
-                "step": step,
-                "kind": trace.kind,
-                "operation": operation,
-                "ts": mint.now(),
-            }
-            if trace.span_id != root_span_id(trace.trace_id):
-                line["span_id"] = trace.span_id
-                if parent_span:
-                    line["parent_span_id"] = trace.parent_span_id
-            line.update(fields)
-            if hidden or marks:
-                line[MARKS] = self._marked(marks, hidden)
-            encoded, replaced = encode_line(line)
-            if replaced:
+            if not plan.innocent or marks or not self.redactor.are_harmless(fields.values()):
+                fields = self._redacted(fields, marks)
+            try:
+                line = line_of(start, step, plan.middle, mint.now(), where, fields)
+            except Exception:
                 self.unencodable += 1
-            self.journal.write(encoded)
+                line = line_of(start, step, plan.middle, mint.now(), where, tamed(fields))
+            self.journal.write(line)
         except Exception:
             self.failed += 1
             if self.failed == 1:
                 log.warning("A record was lost inside dashcam; the agent goes on.", exc_info=True)
-        return trace.at(step + 1)
+        moved: Trace = trace.__copy__()  # type: ignore[attr-defined]  # as Trace.at(), without the call
+        _set(moved, "step", step + 1)
+        return moved
 
-    def _marked(self, marks: dict[str, Any] | None, hidden: list[str]) -> dict[str, Any]:
-        if hidden:
-            self.redacted += 1
-            return {**(marks or {}), "redacted": hidden}
-        return marks or {}
-
-    def _malformed(self, operation: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Raise in strict mode; otherwise the mark that the record is kept with."""
+    def _plan(self, kind: str, operation: str, fields: dict[str, Any]) -> tuple[Plan, dict[str, Any] | None]:
+        """The plan for such a record, remembered if only types can be wrong with it; and its marks."""
         if fault := fault_of_id(operation, "operation"):
             raise UnjoinableRecord(f"{fault}: a record says what happened. Print the names with `dashcam events`.")
+        if not RESERVED.isdisjoint(fields):
+            raise ReservedField(next(iter(RESERVED & fields.keys())), operation)
         shape = _shapes.get(operation)
-        if shape is None:
-            faults = [VOCABULARY.unknown(operation)]
-            error: type[Exception] = UnknownEvent
-        else:
-            faults = shape.faults(fields)
-            error = MalformedEvent
+        if shape is None or not shape.has_names(fields):
+            return Plan((), middle(kind, operation)), self._judge(operation, fields)
+        self.redactor.apply(fields)  # which gets to know their names
+        plan = Plan(shape.checks_for(fields), middle(kind, operation), self.redactor.knows(fields))
+        if len(self._plans) >= MAX_PLANS:
+            self._plans.clear()
+        self._plans[(kind, operation, *fields)] = plan
+        return plan, None
+
+    def _judge(self, operation: str, fields: dict[str, Any]) -> dict[str, Any] | None:
+        """What is wrong with this event: raised in strict mode, otherwise the mark that it is kept with."""
+        shape = _shapes.get(operation)
+        faults = [VOCABULARY.unknown(operation)] if shape is None else shape.faults(fields)
+        if not faults:
+            return None
         if self.settings.strict:
-            what = faults[0] if shape is None else f"{operation} breaks its shape: {'; '.join(faults)}."
-            raise error(what)
+            if shape is None:
+                raise UnknownEvent(faults[0])
+            raise MalformedEvent(f"{operation} breaks its shape: {'; '.join(faults)}.")
         self.malformed += 1
         return {"malformed": faults}
+
+    def _redacted(self, fields: dict[str, Any], marks: dict[str, Any] | None) -> dict[str, Any]:
+        """The fields without secrets, with our remarks on them if there are any."""
+        fields, hidden = self.redactor.apply(fields)
+        if hidden:
+            self.redacted += 1
+            marks = {**(marks or {}), "redacted": hidden}
+        return {**fields, MARKS: marks} if marks else fields
 
     def stats(self) -> dict[str, Any]:
         journal = self.journal

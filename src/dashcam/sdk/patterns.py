@@ -11,10 +11,9 @@ from __future__ import annotations
 import re
 import sys
 from binascii import a2b_base64
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import cache, partial
-from itertools import chain
 from typing import Any, cast
 
 import msgspec
@@ -24,13 +23,16 @@ REDACTED = "[REDACTED]"
 SHORTEST = 12
 # What a check refuses is looked into again when it is shorter than this; longer, that would take O(n²).
 _SHORT = 64
+# The gate and the word of a pattern that has none: every text holds it.
+ANY = ("",)
 
 
 class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     """One shape. The group `hide` is what goes, or the whole match where there is no such group.
 
-    Rules: every match holds one of `gates` (none: always tried) and one of `literals` (none: the gate
-    is enough); with `folded`, literals and regex see the text in lower case.
+    Rules: every match holds one of `gates` (of A&I, both A and I) and one of `literals`, where the empty one
+    stands in every text;
+    with `folded`, literals and regex see the text in lower case.
     """
 
     name: str
@@ -82,46 +84,47 @@ class Sieve:
     def __init__(self, rows: Sequence[Pattern]) -> None:
         self.rows = rows
         self.shortest = min((row.shortest for row in rows), default=sys.maxsize)
-        gates = tuple(dict.fromkeys(gate for row in rows for gate in row.gates))
-        # A row without a gate has the empty one, which every text holds.
-        self.has_gate = _any_of(gates if all(row.gates for row in rows) else ("",))
-        # One bit a gate, but gates to the same rows, such as the ten digits, share one.
-        behind = [tuple(row.name for row in rows if gate in row.gates) for gate in gates]
-        self._bits = [(gate, 1 << behind.index(names)) for gate, names in zip(gates, behind, strict=True)]
-        self.words: dict[int, tuple[dict[str, list[int]], dict[str, list[int]]]] = {}
+        self._behind: dict[tuple[str, ...], list[Pattern]] = {}
+        for row in rows:
+            self._behind.setdefault(row.gates, []).append(row)
+        self.is_suspect = _written_out(self._behind)
 
     def suspected(self, text: str) -> list[Pattern]:
         """The rows that may be in this text."""
-        gates = 0
-        for gate, bit in self._bits:
-            if gate in text:
-                gates |= bit
-        words = self.words.get(gates)
-        if words is None:
-            if len(self.words) >= 1_024:
-                self.words.clear()
-            words = self.words[gates] = self._words_behind(gates)
-        found = [at for word, at in words[0].items() if word in text]
-        if words[1]:
-            lower = fold(text)
-            found += [at for word, at in words[1].items() if word in lower]
-        return [self.rows[at] for at in sorted({*chain(*found)})] if found else []
-
-    def _words_behind(self, gates: int) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-        """The words to look for, as they are and in lower case, with the rows that each may stand for."""
-        opened = {gate for gate, bit in self._bits if gates & bit}
-        words: tuple[dict[str, list[int]], dict[str, list[int]]] = {}, {}
-        for at, row in enumerate(self.rows):
-            if not row.gates or not opened.isdisjoint(row.gates):
-                for word in row.literals or ("",):
-                    words[row.folded].setdefault(word, []).append(at)
-        return words
+        if not self.is_suspect(text):
+            return []
+        lower = fold(text)
+        found = []
+        for gates, rows in self._behind.items():
+            if any(all(part in text for part in gate.split("&")) for gate in gates):
+                found += [row for row in rows if any(word in (lower if row.folded else text) for word in row.literals)]
+        return sorted(found, key=self.rows.index) if len(found) > 1 else found
 
 
-def _any_of(gates: tuple[str, ...]) -> Callable[[str], bool]:
-    """Whether a text holds one of these: written out from the table, since a loop costs half as much again."""
-    tests = " or ".join(f"{gate!r} in text" for gate in gates) or "False"
-    return cast("Callable[[str], bool]", eval(f"lambda text: {tests}"))  # noqa: S307 (nothing from outside)
+def _written_out(behind: Mapping[tuple[str, ...], Iterable[Pattern]]) -> Callable[[str], bool]:
+    """Whether a text holds a gate and a word behind it, as one expression written out from the table.
+
+    This runs for every text that is recorded; a loop over the rows would cost ten times as much.
+    """
+    tests, lowered = [], []
+    for gates, rows in behind.items():
+        opened = " or ".join(" and ".join(f"{part!r} in text" for part in gate.split("&")) for gate in gates)
+        words = {
+            folded: [word for row in rows if row.folded is folded for word in row.literals] for folded in (False, True)
+        }
+        if words[False]:
+            tests.append(f"({opened}) and ({_any_in(words[False], 'text')})")
+        if words[True]:
+            lowered.append((opened, f"({opened}) and ({_any_in(words[True], 'lower')})"))
+    if lowered:  # last what needs the text in lower case, once for all of it
+        opened, inner = (" or ".join(dict.fromkeys(parts)) for parts in zip(*lowered, strict=True))
+        tests.append(f"({opened}) and (lambda lower: {inner})(fold(text))")
+    test = " or ".join(f"({test})" for test in tests) or "False"
+    return cast("Callable[[str], bool]", eval(f"lambda text: {test}", {"fold": fold}))  # noqa: S307 (nothing from outside)
+
+
+def _any_in(words: Iterable[str], text: str) -> str:
+    return " or ".join(f"{word!r} in {text}" for word in dict.fromkeys(words))
 
 
 # --- by name -----------------------------------------------------------------------------------------
@@ -309,7 +312,7 @@ def own_keys(keys: Iterable[str]) -> Pattern:
     return Pattern(
         name="own keys",
         gates=_ASSIGN,
-        literals=(),
+        literals=ANY,
         regex=_assignment(f"(?:{'|'.join(spelled)})"),
         folded=True,
         shortest=6,
@@ -320,7 +323,7 @@ def own_keys(keys: Iterable[str]) -> Pattern:
 def own_pattern(regex: str) -> Pattern:
     """A pattern that the host gave: tried on every text. Where it has a group `hide`, only that goes."""
     compiled(regex)
-    return Pattern(name=regex, gates=(), literals=(), regex=regex, shortest=1, check=_is_outside)
+    return Pattern(name=regex, gates=ANY, literals=ANY, regex=regex, shortest=1, check=_is_outside)
 
 
 def _is_outside(text: str, match: re.Match[str]) -> bool:
@@ -392,7 +395,7 @@ def _is_address(text: str, match: re.Match[str]) -> bool:
 
 
 def _row(name: str, gates: str | tuple[str, ...], literals: tuple[str, ...], regex: str, **more: Any) -> Pattern:
-    return Pattern(name=name, gates=tuple(gates), literals=literals, regex=f"(?a){regex}", **more)
+    return Pattern(name=name, gates=tuple(gates), literals=literals or ANY, regex=f"(?a){regex}", **more)
 
 
 _NAMES = "|".join(ending.replace("_", "[-_. ]?") for ending in _ENDINGS)
@@ -418,7 +421,7 @@ CREDENTIALS = (
     _row("private key", "-", ("-----BEGIN",), _PEM),
     _row("cookie header", ":", ("cookie",), _COOKIE, folded=True),
     _row("AWS signature", "=", ("aws4-",), _AWS4, folded=True),
-    _row("password in a URL", ":", ("://",), _URL, check=lambda _, match: not _REFERENCE.match(match["hide"])),
+    _row("password in a URL", "@", ("://",), _URL, check=lambda _, match: not _REFERENCE.match(match["hide"])),
     _row("signed URL", "=", ("sig=", "signature="), _SIGNED, folded=True),
     _row("connection string", "=", ("pwd",), _ODBC, folded=True),
     *_assignments(),
@@ -432,17 +435,17 @@ CREDENTIALS = (
     _row("GitLab", "-", ("gl",), rf"gl(?:pat|dt|rt|cbt|ptt|soat)-{_W}{{16,}}"),
     _row("Slack", "-", ("xox", "xapp-"), r"x(?:ox[a-z](?:\.xox[a-z])?|app)-[A-Za-z0-9-]{10,}"),
     _row("Slack webhook", "B", ("hooks.slack.com",), rf"hooks\.slack\.com/services/(?P<hide>(?:/?{_A}){{16,}})"),
-    _row("AWS key id", "A", ("AKIA", "ASIA"), _starts("A[KS]IA") + "[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    _row("Google API key", "A", ("AIza",), _starts("AIza") + rf"{_W}{{30,}}"),
-    _row("Google OAuth", "9", ("ya29.",), _starts(r"ya29\.") + rf"{_W}{{16,}}"),
+    _row("AWS key id", ("A&I",), ("AKIA", "ASIA"), _starts("A[KS]IA") + "[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    _row("Google API key", ("A&I",), ("AIza",), _starts("AIza") + rf"{_W}{{30,}}"),
+    _row("Google OAuth", ("9&.",), ("ya29.",), _starts(r"ya29\.") + rf"{_W}{{16,}}"),
     _row("Google client", "-", ("GOCSPX-",), rf"GOCSPX-{_W}{{16,}}"),
     _row("Stripe", "_", ("k_live_", "k_test_"), rf"[sr]k_(?:live|test)_{_A}{{10,}}"),
     _row("webhook secret", "_", ("whsec_",), r"whsec_[A-Za-z0-9+/=]{16,}"),
     _row("Hugging Face", "_", ("hf_",), _starts("hf_") + rf"{_A}{{20,}}"),
     _row("npm", "_", ("npm_",), rf"npm_{_A}{{30,}}"),
     _row("PyPI", "-", ("pypi-",), rf"pypi-AgE{_W}{{30,}}"),
-    _row("JWT", "J", ("eyJ",), _starts("eyJ") + rf"{_W}{{8,}}(?:\.{_W}*){{0,4}}", check=_is_jwt),
-    _row("SendGrid", "G", ("SG.",), _starts(r"SG\.") + rf"{_W}{{16,64}}\.{_W}{{16,}}"),
+    _row("JWT", ("J&.",), ("eyJ",), _starts("eyJ") + rf"{_W}{{8,}}(?:\.{_W}*){{0,4}}", check=_is_jwt),
+    _row("SendGrid", ("G&.",), ("SG.",), _starts(r"SG\.") + rf"{_W}{{16,64}}\.{_W}{{16,}}"),
     _row("Telegram", ":", (":AA",), rf":AA(?<=\d{{8}}:AA)(?P<hide>{_W}{{30,}})"),
     _row("other _ keys", "_", ("gsk_", "r8_", "lsv2_", "dop_v1_", "shpat_", "dckr_pat_"), _UNDERSCORED),
     _row("other - keys", "-", ("xai-", "pplx-", "tvly-"), rf"(?:xai|pplx|tvly)-{_W}{{24,}}"),

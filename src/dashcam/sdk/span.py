@@ -21,7 +21,7 @@ class _Opened(NamedTuple):
     token: Token[Trace | None]
 
 
-class Span(Trace, frozen=True, kw_only=True, eq=False):
+class Span(Trace, frozen=True, kw_only=True, eq=False, gc=True):
     """A Trace inside its parent's; `with` records when it began, how long it took and how it ended.
 
     Two records are written, so that a process that dies in between leaves the beginning behind.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _set = msgspec.structs.force_setattr
 
 
-class Trace(msgspec.Struct, frozen=True):
+class Trace(msgspec.Struct, frozen=True, gc=False):  # gc: it holds nothing that could hold it
     """One operation of one session, and where in it we are. Nothing in it ever changes.
 
     Rules: `session_id` and `trace_id` are never empty; `step` counts from 0; `kind` is `user` or

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 from dashcam.contracts.identity import RESERVED, fault_of_id
@@ -19,16 +20,17 @@ _TYPES: dict[type, tuple[str, frozenset[type]]] = {
     list: ("a list", frozenset({list, tuple})),
     object: ("anything", frozenset()),
 }
+_ANYTHING = _TYPES[object][1]
 
 
 class Shape:
     """What an event of one name must and may hold.
 
-    Rules: a required field is there and not None; an optional one may be absent or None; both have
-    the type that the shape says. More fields are kept as they are, unless the shape is `closed`.
+    Rules: a required field is there, an optional one may be absent or None; both have the type that the
+    shape says. More fields are kept as they are, unless the shape is `closed`.
     """
 
-    __slots__ = ("_optional", "_required", "closed", "doc", "name", "optional", "required")
+    __slots__ = ("_types", "closed", "doc", "name", "optional", "required")
 
     def __init__(
         self,
@@ -40,27 +42,25 @@ class Shape:
     ) -> None:
         self.name, self.doc, self.closed = name, doc, closed
         self.required, self.optional = dict(required), dict(optional)
-        self._required = [(field, _TYPES[kind][1]) for field, kind in self.required.items()]
-        self._optional = {field: _TYPES[kind][1] for field, kind in self.optional.items()}
+        self._types = {field: _TYPES[kind][1] for field, kind in self.required.items()}
+        self._types |= {field: _TYPES[kind][1] | {NoneType} for field, kind in self.optional.items()}
 
-    def fits(self, fields: Mapping[str, Any]) -> bool:
-        """Whether `fields` are in this shape. Runs for every event, so it explains nothing."""
-        for field, types in self._required:
-            value = fields.get(field)
-            if type(value) not in types and (types or value is None):
-                return False
-        for field, types in self._optional.items():
-            if field in fields:
-                value = fields[field]
-                if type(value) not in types and types and value is not None:
-                    return False
+    def has_names(self, fields: Mapping[str, Any]) -> bool:
+        """Whether everything required is among the fields, and nothing that a closed shape doesn't know."""
+        if not self.required.keys() <= fields.keys():
+            return False
         return not self.closed or fields.keys() <= self.required.keys() | self.optional.keys()
+
+    def checks_for(self, fields: Mapping[str, Any]) -> tuple[tuple[str, frozenset[type]], ...]:
+        """The fields of these whose type matters, with the types that they may have."""
+        anything = (_ANYTHING, _ANYTHING | {NoneType})
+        return tuple((name, types) for name, types in self._types.items() if name in fields and types not in anything)
 
     def faults(self, fields: Mapping[str, Any]) -> list[str]:
         """Everything that keeps `fields` from this shape, in words."""
         found = []
         for field, kind in self.required.items():
-            if fields.get(field) is None:
+            if field not in fields or (fields[field] is None and kind is not object):
                 found.append(f"missing {field} ({_TYPES[kind][0]})")
         for field, kind in (self.required | self.optional).items():
             value, (wanted, types) = fields.get(field), _TYPES[kind]
