@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO := $(VENV)/.demo
 
 .PHONY: demo test check lint types system bench lock format clean help
 .DEFAULT_GOAL := help
@@ -11,10 +12,14 @@ help: ## list these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 $(STAMP): requirements.lock pyproject.toml scripts/setup
-	@scripts/setup $(PYTHON) $(VENV)
+	@scripts/setup $(PYTHON) $(VENV) requirements.lock
+	@touch $@ $(DEMO)
+
+$(DEMO): requirements-demo.lock pyproject.toml scripts/setup
+	@scripts/setup $(PYTHON) $(VENV) requirements-demo.lock
 	@touch $@
 
-demo: $(STAMP) ## record a little agent run and show it
+demo: $(DEMO) ## record a little agent run and show it
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP) system lint types ## everything: lint, types, all tests
@@ -44,4 +49,4 @@ format: $(STAMP) ## let ruff mend what it can
 	$(BIN)/ruff format .
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -7,7 +7,10 @@ there, gets an error back, finds the right one and answers.
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import secrets
 import subprocess
 import sys
 import time
@@ -23,8 +26,8 @@ DATA = ROOT / ".demo"
 Message = dict[str, Any]
 
 
-def search(query: str) -> str:
-    """Files under docs/ that hold the words, with how often."""
+def search(query: str, api_key: str) -> str:
+    """Files under docs/ that hold the words, with how often. The key is only there to be kept off the disk."""
     words = query.lower().split()
     found = {
         path.name: sum(path.read_text().lower().count(word) for word in words) for path in (ROOT / "docs").glob("*.md")
@@ -47,18 +50,13 @@ Answer = tuple[str, Any]
 # What the scripted model says, turn by turn, given what it was told last.
 SCRIPTS: dict[str, list[Callable[[str], Answer]]] = {
     "What happens to my agent when the disk is full?": [
-        lambda _: ("search", {"query": "full disk dropped"}),
-        lambda _: ("read", {"file": "disk.md", "pattern": "full"}),
-        lambda told: (
-            ("read", {"file": "errors.md", "pattern": "full|dropped"}) if "No such file" in told else ("say", told)
-        ),
-        lambda told: ("say", f"Nothing: it goes on, and the loss is counted. The documentation says:\n{told[:200]}"),
+        lambda _: ("search", {"query": "disk full dropped", "api_key": "sk-proj-4eC39HqLyjWDarjtT1zdp7dc9f2b"}),
+        lambda _: ("read", {"file": "disk.md", "pattern": "disk is full"}),
+        lambda told: ("read", {"file": "errors.md", "pattern": "disk is full"} if "No such" in told else {}),
+        lambda told: ("say", f"It goes on. The documentation says: {told.split('|')[3].strip()}"),
     ],
     "Why did that take two tries?": [
-        lambda _: (
-            "say",
-            "I asked for a file that does not exist. Its trace shows the failed call and the one after it.",
-        ),
+        lambda _: ("say", "I asked for a file that does not exist. The trace shows the failed call, and the next."),
     ],
 }
 
@@ -102,19 +100,40 @@ def call(trace: dashcam.Trace, tool: str, arguments: dict[str, Any]) -> str:
         return output
 
 
+def bill(session_id: str) -> None:
+    """What another program writes: a cost line that knows its session, and one that doesn't."""
+    lines = [{"session_id": session_id, "trace_id": "billing", "step": 0, "event": "cost", "usd": 0.0123}]
+    lines.append({"event": "cost", "usd": 0.0456})
+    (DATA / "billing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def dashcam_command(*arguments: str) -> None:
+    """Run a command as its user would, and show it."""
+    print(bold(f"$ dashcam {' '.join(arguments)}"), flush=True)
+    environment = {**os.environ, "DASHCAM_DATA": str(DATA)}
+    subprocess.run([sys.executable, "-m", "dashcam", *arguments], check=True, cwd=DATA, env=environment)
+    print(flush=True)
+
+
+def bold(text: str) -> str:
+    return f"\033[1m{text}\033[0m" if sys.stdout.isatty() else text
+
+
 def main() -> None:
     dashcam.configure(data=DATA)
-    session_id = time.strftime("demo-%H%M%S")
+    session_id = f"demo-{secrets.token_hex(3)}"
     for question in SCRIPTS:
-        print(f"\033[1m> {question}\033[0m")
+        print(bold(f"> {question}"))
         print(f"{turn(session_id, question)}\n")
-    command = [sys.executable, "-m", "dashcam", "session", session_id, "--data", str(DATA)]
-    print(f"\033[2m$ dashcam session {session_id}\033[0m", flush=True)
-    subprocess.run(command, check=True)
+    bill(session_id)
+    dashcam_command("session", session_id)
+    dashcam_command("collect", "billing.jsonl")
+    dashcam_command("orphans")
     shown = DATA.relative_to(Path.cwd()) if DATA.is_relative_to(Path.cwd()) else DATA
-    print(f"Recorded in {shown}/default/sessions.db: open it with sqlite3, or try")
-    for more in ("sessions", f"session {session_id} --json", "orphans", "doctor"):
-        print(f"  .venv/bin/dashcam {more} --data {shown}")
+    print(f"Recorded in {shown}/default/sessions.db, which sqlite3 opens. Go on with")
+    print(f"  export DASHCAM_DATA={shown}")
+    for more in ("sessions", f"session {session_id} --json", "doctor", "--help"):
+        print(f"  .venv/bin/dashcam {more}")
 
 
 if __name__ == "__main__":

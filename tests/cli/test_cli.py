@@ -97,8 +97,12 @@ def test_trace_session_and_orphans_read_any_file(tmp_path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, lines)) + '\n{"torn":')
     assert [record["operation"] for record in document("trace", "t", "--file", str(path))] == ["a", "b"]
     assert len(document("session", "s", "--file", str(path))) == 1
-    assert document("orphans", "--file", str(path))["rate"] == 50.0
-    assert "line 4: not a JSON object" in run("orphans", "--file", str(path)).stderr
+    report = document("orphans", "--file", str(path))
+    assert (report["rate"], report["samples"][0]["body"]) == (50.0, '{"operation": "cost"}')
+    assert "byte" in run("orphans", "--file", str(path)).stderr
+    garbage = tmp_path / "garbage.log"
+    garbage.write_text("not json\n" * 60)
+    assert run("orphans", "--file", str(garbage)).stderr.count("\n") == 4
     assert run("trace", "t", "--file", str(tmp_path / "none")).returncode == 5
 
 
@@ -110,7 +114,7 @@ def test_doctor_says_what_is_amiss_and_how_to_mend_it(trace_id: str, data: Path)
     dashcam.log_event(trace, "tool_call", tool="b")  # the same step again
     (data / "default").chmod(0o755)
     findings = {finding["check"]: finding for finding in document("doctor")}
-    assert findings["steps"]["found"].startswith("1 records")
+    assert findings["steps"]["found"].startswith("1 beyond")
     assert findings["folder"]["mend"].startswith("chmod 700")
 
 
@@ -124,8 +128,8 @@ def test_the_catalog_is_printed_with_the_hosts_own_events(tmp_path: Path) -> Non
     (tmp_path / "shop_events.py").write_text(
         "import dashcam\ndashcam.register_event('order_placed', required={'n': int})\n"
     )
-    done = run("events", "--import", "shop_events", PYTHONPATH=str(tmp_path))
-    assert "order_placed" in done.stdout
+    command = [sys.executable, "-m", "dashcam", "events", "--import", "shop_events"]
+    assert "order_placed" in subprocess.check_output(command, cwd=tmp_path, text=True)
     assert run("events", "--import", "no_such_module").returncode == 5
 
 
@@ -138,11 +142,13 @@ def test_rebuild_gives_the_same_reads(trace_id: str) -> None:
 def test_a_store_is_verified_backed_up_and_pruned(trace_id: str, tmp_path: Path) -> None:
     assert document("verify") == []
     assert document("backup", str(tmp_path / "copy.db"))["bytes"] > 0
-    assert run("backup", str(tmp_path / "copy.db")).returncode == 6
-    assert document("retain", "--older-than", "30d")["segments"] == 1
+    assert run("backup", str(tmp_path / "copy.db")).returncode == 5
+    assert document("retain", "--older-than", "30d")["segments"] == 0  # nothing is that old
+    assert document("retain", "--max-size", "1g")["segments"] == 1
     assert len(document("trace", trace_id)) == 6  # the journal went, the store has it
-    assert run("retain").returncode == 2
-    assert run("retain", "--older-than", "soon").returncode == 2
+    for wrong in ((), ("--older-than", "soon"), ("--older-than", "30"), ("--max-size", "2"), ("--max-size", "1k")):
+        assert run("retain", *wrong).returncode == 2
+    assert len(document("trace", trace_id)) == 6
 
 
 @pytest.mark.parametrize(
@@ -163,6 +169,40 @@ def test_an_error_says_what_to_do_next_without_a_traceback(
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_trace_is_found_by_the_beginning_of_its_id_and_shown_in_full_on_request(trace_id: str) -> None:
+    assert len(document("trace", trace_id[:8])) == 6
+    long = dashcam.log_event(dashcam.new_trace("long"), "reply_ready", text="word " * 100).trace_id
+    assert "…" in run("trace", long).stdout
+    assert "word " * 99 in run("trace", long, "--full").stdout
+
+
+def test_what_is_piped_is_a_line_a_record_without_padding(trace_id: str) -> None:
+    lines = run("trace", trace_id).stdout.splitlines()
+    assert len(lines) == 8
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_a_terminal_without_unicode_is_no_reason_to_fail(trace_id: str) -> None:
+    done = run("trace", trace_id, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert "\\u25b8 work" in done.stdout
+
+
+def test_shipping_to_a_server_that_is_away_is_told_and_loses_nothing(trace_id: str) -> None:
+    done = run("ship", DASHCAM_URL="http://127.0.0.1:9")
+    assert done.returncode == 1
+    assert "0 bytes sent" in done.stdout
+    assert run("retain", "--max-size", "1g").returncode == 0  # and retention leaves the journal to the shipper
+    assert json.loads(run("ship", "--json", DASHCAM_URL="http://127.0.0.1:9").stdout)["behind_bytes"] > 0
+
+
+def test_doctor_tells_a_folder_that_can_never_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    done = run("doctor", "--data", str(tmp_path / "file" / "x"))
+    assert done.returncode == 1
+    assert "can't be written" in done.stdout
 
 
 def test_a_folder_where_nothing_was_recorded_is_told(data: Path) -> None:

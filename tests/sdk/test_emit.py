@@ -218,3 +218,13 @@ def test_a_users_tests_ship_nowhere_whatever_the_machine_is_set_up_for(monkeypat
     monkeypatch.setenv("DASHCAM_URL", "http://127.0.0.1:9")
     with dashcam.testing.recording():
         assert "ship" not in dashcam.stats()
+
+
+def test_a_typo_in_the_environment_never_reaches_the_host(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, data: Path
+) -> None:
+    monkeypatch.setenv("DASHCAM_FSYNC", "foo")
+    with caplog.at_level(logging.WARNING, "dashcam"):
+        log_event(new_trace("s"), "tool_call", tool="x")
+    assert "DASHCAM_FSYNC" in caplog.text
+    assert list(data.rglob("*.jsonl"))

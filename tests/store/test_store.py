@@ -17,7 +17,7 @@ from dashcam.contracts.content import context_digest, digest_of
 from dashcam.contracts.event import Event, Orphan
 from dashcam.contracts.identity import otel_trace_id
 from dashcam.contracts.span import LogRecord, Span
-from dashcam.errors import StoreBusy, StoreError, StoreTooNew, TraceNotFound
+from dashcam.errors import StoreBusy, StoreError, StoreTooNew, TraceNotFound, UnreadableInput
 from dashcam.store.base import Batch, Context, EventFilter, Projection, Retention, Source, Store
 from dashcam.store.sqlite.store import SqliteReader, SqliteStore
 
@@ -215,8 +215,10 @@ def test_a_backup_is_a_whole_store_and_overwrites_nothing(store: SqliteStore, tm
     with SqliteReader(target) as copy:
         assert len(list(copy.events(EventFilter()))) == 1
         assert list(copy.verify()) == []
-    with pytest.raises(StoreError, match="never overwrites"):
+    with pytest.raises(UnreadableInput, match="never overwrites"):
         store.backup(target)
+    with pytest.raises(UnreadableInput, match="can't be written"):
+        store.backup(tmp_path / "nowhere" / "copy.db")
 
 
 def with_contents(store: Store, count: int, ts: int) -> None:
@@ -279,3 +281,19 @@ def test_verify_finds_what_does_not_belong(store: SqliteStore, path: Path) -> No
     findings = "\n".join(store.verify())
     for part in ("beyond the point", "rollups count 7", "has changed"):
         assert part in findings
+
+
+def test_a_trace_is_found_by_the_beginning_of_its_id_if_no_other_has_it(store: SqliteStore) -> None:
+    store.append(Batch(events=[event(0, trace_id="abcdef1"), event(5, trace_id="abcdef2"), event(9, trace_id="xyz%1")]))
+    assert store.trace("xyz%").trace_id == "xyz%1"
+    for unclear in ("abcdef", "xy", "xyz_"):
+        with pytest.raises(TraceNotFound):
+            store.trace(unclear)
+
+
+def test_sessions_come_by_their_last_activity_page_by_page(store: SqliteStore) -> None:
+    told = [("old", NOW - 9), ("new", NOW + 9), ("middle", NOW), ("also-new", NOW + 9)]
+    store.append(Batch(events=[event(i, session_id=name, ts=ts) for i, (name, ts) in enumerate(told)]))
+    first = store.sessions(limit=2)
+    rest = store.sessions(limit=9, before=first[-1].session_id)
+    assert [found.session_id for found in (*first, *rest)] == ["new", "also-new", "middle", "old"]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashcam import orphan_rate, run_of
+from dashcam.contracts.event import Orphan
 from dashcam.views.joinability import orphans_of, question_of, report_of
 
 
@@ -63,8 +64,13 @@ def test_each_kind_of_orphan_leaves_a_question_open(operation: str, question: st
     assert question_of(operation).startswith(question)
 
 
-def test_the_report_counts_by_operation_and_by_reason() -> None:
-    report = report_of([record(0), {"operation": "cost"}, {"operation": "cost", "session_id": "s"}], "list")
-    assert (report.records, report.orphans) == (3, 2)
+def test_the_report_counts_by_operation_and_by_reason_and_shows_some() -> None:
+    orphans = [
+        Orphan(segment="list", offset=offset, reason=reason, body=b'{"operation":"cost"}', operation="cost", ts=0)
+        for offset, reason in enumerate(["session_id is missing", "trace_id is missing"])
+    ]
+    report = report_of(1, orphans, "list")
+    assert (report.records, report.orphans, round(report.rate, 1)) == (3, 2, 66.7)
     assert report.kinds[0].orphans == 2
     assert report.reasons == {"session_id is missing": 1, "trace_id is missing": 1}
+    assert report.samples[0].body == '{"operation":"cost"}'

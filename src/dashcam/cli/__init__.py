@@ -12,7 +12,7 @@ def main() -> None:
         from dashcam.errors import MissingExtra
 
         missing = MissingExtra("The dashcam command", "cli")
-        sys.stderr.write(f"{missing}\n(or a larger set: serve, host, query, all)\n")
+        sys.stderr.write(f"{missing}\n")
         sys.exit(missing.exit_code)
     from dashcam.cli.app import run
 

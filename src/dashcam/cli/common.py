@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 
-from dashcam.errors import UnreadableInput
+from dashcam.cli.output import err, inert, progress
+from dashcam.contracts.event import Event, Orphan
+from dashcam.record.files import read_file
 from dashcam.record.refresh import open_current
 from dashcam.sdk.settings import Settings, settings_from
 from dashcam.store.sqlite.store import SqliteReader
 
+TOLD = 3  # lines that can't be read, told one by one
+
 Data = Annotated[
     Path | None,
-    typer.Option("--data", help="Data folder [default: $DASHCAM_DATA or the user's data folder]."),
+    typer.Option("--data", metavar="FOLDER", help="Data folder [default: $DASHCAM_DATA, else the user's data folder]."),
 ]
-Project = Annotated[str | None, typer.Option("--project", help="Project in it [default: $DASHCAM_PROJECT or default].")]
+Project = Annotated[
+    str | None, typer.Option("--project", metavar="NAME", help="Project [default: $DASHCAM_PROJECT, else 'default'].")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 File = Annotated[
-    Path | None, typer.Option("--file", help="Read this JSONL file instead of the store.", show_default=False)
+    list[Path] | None,
+    typer.Option("--file", metavar="FILE", help="Read this JSONL file instead of the store; repeatable."),
 ]
 
 
@@ -31,26 +37,20 @@ def settings_of(data: Path | None, project: str | None) -> Settings:
 
 def reader_of(settings: Settings) -> SqliteReader:
     """The store with everything that its journals hold, showing progress while it collects."""
-    from dashcam.cli.output import progress
-
     with progress("Collecting journals") as show:
         return open_current(settings, show)
 
 
-def records_of(path: Path) -> list[dict[str, Any]]:
-    """The records of a JSONL file. A line that isn't one is told with its number, and stays as an orphan."""
-    from dashcam.cli.output import err, inert
-
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise UnreadableInput(f"{path} can't be read: {error.strerror}. Check the name and your permission.") from error
-    records: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            if line.strip():
-                records.append(msgspec.json.decode(line, type=dict[str, Any]))
-        except (ValueError, RecursionError) as error:
-            err.print(inert(f"{path}, line {number}: not a JSON object ({error}); counted as an orphan"))
-            records.append({"unreadable": line.decode(errors="replace")})
-    return records
+def records_in(paths: list[Path]) -> tuple[list[Event], list[Orphan], str]:
+    """What JSONL files hold, as the collector would take it; and their names. What isn't JSON is told."""
+    events: list[Event] = []
+    orphans: list[Orphan] = []
+    for path in paths:
+        for record in read_file(path):
+            events.append(record) if isinstance(record, Event) else orphans.append(record)
+    broken = [orphan for orphan in orphans if orphan.reason.startswith(("not ", "torn"))]
+    for orphan in broken[:TOLD]:
+        err.print(inert(f"{orphan.segment}, byte {orphan.offset}: {orphan.reason}; counted as an orphan"))
+    if len(broken) > TOLD:
+        err.print(f"… and {len(broken) - TOLD} more like these")
+    return events, orphans, ", ".join(map(str, paths))

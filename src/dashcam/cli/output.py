@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+PATIENCE = 0.5  # seconds that need no explanation
 
 # Control characters, and those that turn the direction of what is shown around.
 _ACTIVE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_NUMERIC = frozenset(("records", "orphans", "rate", "traces"))
 
-out = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
+out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
@@ -24,15 +31,29 @@ def inert(text: object) -> str:
     return _ACTIVE.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
 
 
-def brief(value: Any, width: int = 60) -> str:
-    """A value in one short line."""
+def brief(value: Any, width: int | None = 60) -> str:
+    """A value in one line, cut to `width` unless that is None."""
     text = value if isinstance(value, str) else f"{value:.4g}" if isinstance(value, float) else _json(value)
     text = inert(text)
-    return text if len(text) <= width else text[: width - 1] + "…"
+    return text if width is None or len(text) <= width else text[: width - 1] + "…"
 
 
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(ms: float) -> str:
+    """A time span as people say it."""
+    if ms < 1:
+        return f"{ms * 1000:.0f} µs"
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    return f"{ms / 1000:.1f} s" if ms < 120_000 else f"{ms / 60_000:.1f} min"
+
+
+def clock(iso: str) -> str:
+    """A moment as people write it, in their own zone."""
+    return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def print_json(document: Any) -> None:
@@ -41,10 +62,52 @@ def print_json(document: Any) -> None:
     sys.stdout.buffer.flush()
 
 
+def print_columns(rows: list[tuple[Text, ...]], right: Iterable[int] = ()) -> None:
+    """Rows in columns: wrapped within the last one on a terminal, a line each where something else reads."""
+    right = set(right)
+    if out.is_terminal:
+        table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1))
+        for index in range(len(rows[0]) if rows else 0):
+            table.add_column(
+                justify="right" if index in right else "left", overflow="fold", no_wrap=index < len(rows[0]) - 1
+            )
+        for row in rows:
+            table.add_row(*row)
+        out.print(table)
+        return
+    widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [cell.copy() for cell in row]
+        for index, cell in enumerate(cells):
+            cell.align("right" if index in right else "left", widths[index])
+        out.print(Text("  ").join(cells).plain.rstrip(), soft_wrap=True)
+
+
+def print_table(columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    """A table with a head; columns that hold numbers stand right."""
+    head = tuple(Text(column, "bold") for column in columns)
+    right = [index for index, column in enumerate(columns) if column in _NUMERIC]
+    print_columns([head, *(tuple(Text(inert(value)) for value in row) for row in rows)], right)
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr for what takes long; nothing where nobody watches."""
+    """A bar on stderr for what takes long; nothing for what doesn't, and nothing where nobody watches."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    bar = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+    task = bar.add_task(what, total=None)
+    began = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        bar.update(task, completed=done, total=total)
+        if time.monotonic() - began > PATIENCE:
+            bar.start()
+
+    try:
+        yield show
+    finally:
+        bar.stop()
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,11 +20,12 @@ from dashcam.sdk.catalog import shapes
 def events(
     modules: Annotated[
         list[str] | None,
-        typer.Option("--import", help="Import this module first: it may register events of its own."),
+        typer.Option("--import", metavar="MODULE", help="Import this module first: it may register events of its own."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Print the catalog of events and their fields."""
+    sys.path.insert(0, str(Path.cwd()))  # as `python` itself has it
     for module in modules or ():
         try:
             import_module(module)

@@ -143,14 +143,14 @@ def _rest(rest: bytes, source: Source, ending: Ending, now: int) -> list[Event |
     """What to make of bytes without a line end: None to wait for more."""
     if len(rest) > MAX_LINE:
         reason = f"a line of more than {MAX_LINE} bytes; only its beginning is kept"
-        return [_orphan(source, reason, rest[:KEPT_OF_LONG], now)]
+        return [orphan_of(source, reason, rest[:KEPT_OF_LONG], now)]
     if ending == "torn":
-        return [_orphan(source, "torn: the writer ended in the middle of this line", rest, now)]
+        return [orphan_of(source, "torn: the writer ended in the middle of this line", rest, now)]
     if ending == "take" and rest.rstrip().endswith(b"}"):
         record = parse_line(rest, source.segment, source.offset, now)
         return None if isinstance(record, Orphan) and record.reason.startswith("not JSON") else [record]
     return None
 
 
-def _orphan(source: Source, reason: str, body: bytes, now: int) -> Orphan:
+def orphan_of(source: Source, reason: str, body: bytes, now: int) -> Orphan:
     return Orphan(segment=source.segment, offset=source.offset, reason=reason, body=body, ts=now)

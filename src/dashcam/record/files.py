@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
+from dashcam.contracts.event import Event, Orphan
 from dashcam.errors import UnreadableInput
-from dashcam.record.collect import Collected, Pile, Progress, read_records
+from dashcam.record.collect import KEPT_OF_LONG, Collected, Pile, Progress, orphan_of, read_records
 from dashcam.store.base import Source, Store
 
 SAMPLE = 1024  # bytes at either end that a file is known by
@@ -43,6 +45,18 @@ def collect_files(store: Store, paths: Sequence[Path], progress: Progress | None
             pile.add((), _remember(reached, path), 0)  # it may have moved without having grown
         pile.flush()
     return pile.collected
+
+
+def read_file(path: Path) -> Iterator[Event | Orphan]:
+    """What a JSONL file holds, as it would be collected; a last line that was cut off is an orphan, too."""
+    path = _readable(path)
+    with path.open("rb") as file:
+        reached = Source(segment=str(path))
+        for records, reached, _ in read_records(file, reached, "take"):  # noqa: B007, B020 - on from where it got
+            yield from records
+        file.seek(reached.offset)
+        if (rest := file.read(KEPT_OF_LONG)).strip():
+            yield orphan_of(reached, "torn: the line has no end", rest, time.time_ns() // 1000)
 
 
 def match(paths: Sequence[Path], sources: Sequence[Source]) -> Iterator[tuple[Path, Source]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from dashcam.contracts.identity import MARKS, RESERVED, fault_of_id
-from dashcam.errors import MalformedEvent, ReservedField, UnjoinableRecord, UnknownEvent
+from dashcam.errors import MalformedEvent, ReservedField, SettingsError, UnjoinableRecord, UnknownEvent
 from dashcam.sdk import mint
 from dashcam.sdk.catalog import VOCABULARY
 from dashcam.sdk.encode import frame, line_of, middle, tamed
@@ -162,6 +162,8 @@ def _shipper_for(settings: Settings) -> Shipper | None:
 
 _recorder: Recorder | None = None
 _starting = threading.RLock()
+# What configure() can't change: a test's own folder stays a test's own folder.
+_pinned: dict[str, Any] = {}
 
 
 def recorder() -> Recorder:
@@ -170,8 +172,18 @@ def recorder() -> Recorder:
     if _recorder is None:
         with _starting:
             if _recorder is None:
-                _recorder = Recorder(settings_from(os.environ))
+                _recorder = Recorder(_settings_of_environment())
     return _recorder
+
+
+def _settings_of_environment() -> Settings:
+    """The environment is not the caller: what can't be used there is told once, and left out."""
+    try:
+        return settings_from(os.environ, **_pinned)
+    except SettingsError as error:
+        log.warning("%s Recording with the defaults instead.", error)
+        kept = {name: value for name, value in os.environ.items() if name in ("DASHCAM_DATA", "XDG_DATA_HOME")}
+        return settings_from(kept, **_pinned)
 
 
 def write(trace: Trace, operation: str, fields: dict[str, Any], *, parent_span: bool = False) -> Trace:
@@ -192,7 +204,7 @@ def configure(**settings: Any) -> None:
 
     data, project, strict, fsync, segment_bytes, segment_seconds, url, api_key, redaction.
     """
-    before = use_recorder(Recorder(settings_from(os.environ, **settings)))
+    before = use_recorder(Recorder(settings_from(os.environ, **{**settings, **_pinned})))
     if before:
         before.close()
 
@@ -202,6 +214,13 @@ def use_recorder(fresh: Recorder | None) -> Recorder | None:
     global _recorder
     with _starting:
         before, _recorder = _recorder, fresh
+    return before
+
+
+def pin(settings: dict[str, Any]) -> dict[str, Any]:
+    """Let these stand whatever configure() says; return what was pinned before."""
+    global _pinned
+    before, _pinned = _pinned, settings
     return before
 
 

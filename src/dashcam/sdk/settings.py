@@ -35,14 +35,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not _PROJECT.fullmatch(self.project):
             raise SettingsError(
-                f"{self.project!r:.80} can't name a project: use up to 64 letters, digits, '.', '_' and '-'."
+                f"{self.project!r:.80} can't name a project (DASHCAM_PROJECT): use up to 64 letters, digits, '.', '_' and '-'."
             )
         if self.fsync not in get_args(Fsync):
-            raise SettingsError(f"fsync is {self.fsync!r:.40}; it is one of {', '.join(get_args(Fsync))}.")
+            raise SettingsError(
+                f"fsync (DASHCAM_FSYNC) is {self.fsync!r:.40}; it is one of {', '.join(get_args(Fsync))}."
+            )
         if self.segment_bytes < 1 or self.segment_seconds <= 0:
             raise SettingsError("segment_bytes and segment_seconds must be above 0.")
         if self.url is not None and not self.url.startswith(("http://", "https://")):
-            raise SettingsError(f"{self.url!r:.200} is no address to ship to: it starts with http:// or https://.")
+            raise SettingsError(
+                f"{self.url!r:.200} is no address to ship to (DASHCAM_URL): it starts with http:// or https://."
+            )
 
     def __repr__(self) -> str:
         """Settings end up in logs and tracebacks; the key must not."""
@@ -74,6 +78,7 @@ def settings_from(environment: Mapping[str, str], **given: Any) -> Settings:
         "api_key": environment.get("DASHCAM_API_KEY") or None,
     }
     read |= {name: value for name, value in given.items() if value is not None}
+    read["url"] = read["url"] or None  # url="" ships nowhere, whatever the environment says
     unknown = read.keys() - set(Settings.__struct_fields__)
     if unknown:
         raise SettingsError(f"There is no setting {', '.join(sorted(unknown))}.")

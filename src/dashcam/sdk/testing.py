@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ from typing import Any
 import msgspec
 
 from dashcam.sdk import emit, mint
-from dashcam.sdk.settings import settings_from
 from dashcam.sdk.steps import swap_counters
 
 
@@ -45,36 +43,49 @@ class CountingSource:
 
 
 class Tape:
-    """What was recorded inside `recording()`."""
+    """What was recorded inside `recording()`; it can be read in the block and after it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._kept: list[dict[str, Any]] | None = None
 
     @property
     def records(self) -> list[dict[str, Any]]:
         """Every record so far, in the order in which they were written."""
+        if self._kept is not None:
+            return self._kept
         lines = (line for path in sorted(self.folder.rglob("*.jsonl")) for line in path.read_bytes().splitlines())
         return [msgspec.json.decode(line) for line in lines]
+
+    def keep(self) -> None:
+        """Hold what there is, since the folder may go."""
+        self._kept = self.records
 
 
 @contextmanager
 def recording(folder: Path | None = None, **settings: Any) -> Iterator[Tape]:
     """Record into `folder` (a temporary one by default), strictly, with counting ids and clock.
 
-    What was configured before comes back when the block ends.
+    Whatever this machine is set up for, and whatever the code under test configures: it records here and
+    ships nowhere. Settings given here stand; redaction, if not given, is what the host configured before.
     """
     with tempfile.TemporaryDirectory(prefix="dashcam-") as temporary:
-        data = folder or Path(temporary)
-        # Whatever this machine is set up for: tests write here, and ship nowhere unless they say so.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("DASHCAM_")}
-        ours = emit.Recorder(settings_from(environment, **{"data": data, "strict": True, **settings}))
-        recorder_before = emit.use_recorder(ours)
+        pinned = {"data": folder or Path(temporary), "project": "default", "strict": True, "url": "", **settings}
+        host = emit.use_recorder(None)
+        if host:
+            settings.setdefault("redaction", host.settings.redaction)
+        pinned_before = emit.pin(pinned)
         source_before = mint.use_source(CountingSource())
         counters_before = swap_counters({})
+        emit.configure(**settings)
+        tape = Tape(emit.recorder().settings.journals)
         try:
-            yield Tape(ours.settings.journals)
+            yield tape
         finally:
             swap_counters(counters_before)
             mint.use_source(source_before)
-            emit.use_recorder(recorder_before)
-            ours.close()
+            emit.pin(pinned_before)
+            ours = emit.use_recorder(host)
+            if ours:
+                ours.close()
+            tape.keep()

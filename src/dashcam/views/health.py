@@ -78,8 +78,9 @@ def check_store(store: Reader) -> Iterator[Finding]:
     yield Finding(
         check="steps",
         state="warn" if shared else "ok",
-        found=f"{shared:,} records at a step that another record of their trace has too",
-        mend="Both are kept. Go on with the trace that log_event returns, or make it current (use_trace)."
+        found=f"{shared:,} beyond the first record at their step",
+        mend="Both are kept. In one process, go on with the trace that log_event returns, or make it current "
+        "(use_trace); processes that share a trace count each for itself."
         if shared
         else "",
     )
@@ -108,6 +109,11 @@ def _check_marks(store: Reader) -> Iterator[Finding]:
 
 
 def _check_folder(folder: Path) -> Iterator[Finding]:
+    nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        mend = "Choose another folder with --data or DASHCAM_DATA; what is recorded meanwhile is dropped and counted."
+        yield Finding(check="folder", state="fail", found=f"{nearest} can't be written", mend=mend)
+        return
     if not folder.is_dir():
         yield Finding(
             check="folder",
@@ -117,9 +123,7 @@ def _check_folder(folder: Path) -> Iterator[Finding]:
         )
         return
     mode = folder.stat().st_mode & 0o777
-    if not os.access(folder, os.W_OK):
-        yield Finding(check="folder", state="fail", found=f"{folder} can't be written", mend=f"chmod u+w {folder}")
-    elif mode & 0o077:
+    if mode & 0o077:
         yield Finding(
             check="folder",
             state="warn",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from dashcam.contracts.event import Orphan
 from dashcam.contracts.identity import fault_of_record
-from dashcam.dialects.lines import operation_of
 from dashcam.store.base import Reader
 
 # What nobody can answer any more, by what the orphan was about. The first word that fits decides.
@@ -25,6 +25,7 @@ _QUESTIONS = (
     (("retriev", "search"), "no relevance: what was found can't be tied to the answer that used it"),
     (("request", "reply", "message", "user"), "no conversation: this can't be put into its session"),
 )
+SAMPLES = 5
 _OTHERWISE = "no timeline: this can't be put into the run that it belongs to"
 
 
@@ -45,6 +46,15 @@ class SourceRate(msgspec.Struct, frozen=True, kw_only=True):
     rate: float  # per cent
 
 
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One orphan: where it stands, why it is one, and how it begins."""
+
+    source: str
+    offset: int
+    reason: str
+    body: str
+
+
 class OrphanReport(msgspec.Struct, frozen=True, kw_only=True):
     """How much can't be joined, where it came from, and what that costs."""
 
@@ -54,6 +64,7 @@ class OrphanReport(msgspec.Struct, frozen=True, kw_only=True):
     sources: list[SourceRate]
     kinds: list[OrphanKind]
     reasons: dict[str, int]
+    samples: list[Sample]  # the newest of them
 
 
 def run_of(records: Iterable[Mapping[str, Any]], trace_id: str) -> list[Mapping[str, Any]]:
@@ -79,29 +90,23 @@ def question_of(operation: str) -> str:
     return next((text for words, text in _QUESTIONS if any(word in name for word in words)), _OTHERWISE)
 
 
-def report_of(records: Iterable[Mapping[str, Any]], source: str) -> OrphanReport:
-    """The report on a list of records that all came from one place."""
-    total, operations, reasons = 0, Counter[str](), Counter[str]()
-    for record in records:
-        total += 1
-        if fault := fault_of_record(record):
-            operations[operation_of(record)] += 1
-            reasons[fault] += 1
-    return _report(total, operations, reasons, [(source, total, sum(operations.values()))])
+def report_of(events: int, orphans: Sequence[Orphan], source: str) -> OrphanReport:
+    """The report on records that all came from one place."""
+    operations = Counter(orphan.operation for orphan in orphans)
+    return _report(operations, orphans, [(source, events + len(orphans), len(orphans))])
 
 
 def load(store: Reader) -> OrphanReport:
     """The report on everything in the store."""
-    by_source = [(figure.by, figure.events + figure.orphans, figure.orphans) for figure in store.figures("source")]
+    sources = [(figure.by, figure.events + figure.orphans, figure.orphans) for figure in store.figures("source")]
     operations = Counter({figure.by: figure.orphans for figure in store.figures("operation") if figure.orphans})
-    reasons = Counter(orphan.reason for orphan in store.orphans(limit=1000))
-    return _report(sum(records for _, records, _ in by_source), operations, reasons, by_source)
+    return _report(operations, list(store.orphans(limit=1000)), sources)
 
 
 def _report(
-    total: int, operations: Counter[str], reasons: Counter[str], sources: Iterable[tuple[str, int, int]]
+    operations: Counter[str], newest: Sequence[Orphan], sources: Sequence[tuple[str, int, int]]
 ) -> OrphanReport:
-    orphans = sum(operations.values())
+    total, orphans = sum(records for _, records, _ in sources), sum(operations.values())
     return OrphanReport(
         records=total,
         orphans=orphans,
@@ -114,8 +119,16 @@ def _report(
             OrphanKind(operation=name or "(unnamed)", orphans=count, question=question_of(name))
             for name, count in operations.most_common()
         ],
-        reasons=dict(reasons.most_common(20)),
+        reasons=dict(Counter(orphan.reason for orphan in newest).most_common(20)),
+        samples=[
+            Sample(source=orphan.segment, offset=orphan.offset, reason=orphan.reason, body=_start_of(orphan.body))
+            for orphan in newest[:SAMPLES]
+        ],
     )
+
+
+def _start_of(body: bytes) -> str:
+    return body[:500].decode(errors="replace")
 
 
 def _rate(part: int, whole: int) -> float:

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from dashcam.contracts.event import iso_of
-from dashcam.contracts.identity import IDENTITY, MARKS
-from dashcam.dialects.lines import operation_of, time_of
+from dashcam.contracts.event import Event, iso_of
+from dashcam.contracts.identity import MARKS
 from dashcam.errors import SessionNotFound, TraceNotFound
 from dashcam.store.base import EventFilter, Reader
-from dashcam.views.joinability import run_of
 
 # Shown by their own columns, or only to machines.
-_HIDDEN = frozenset((*IDENTITY, MARKS, "span_id", "parent_span_id", "started_at"))
-_FAILED = ("_failed", "error")
+_HIDDEN = frozenset((MARKS, "span_id", "parent_span_id", "started_at"))
+# Where other programs say what their record is called, and when it happened: told by columns, too.
+_ALIASES = frozenset(("event", "event_name", "type", "schema", "timestamp", "time"))
+_USAGE = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read", "cache_write")
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One record as a line of the timeline."""
 
-    step: int | None
-    at_ms: float | None  # since the first record of the trace
+    step: int
+    at_ms: float  # since the first record of the trace
     operation: str
     depth: int  # how many spans it stands in
     fields: dict[str, Any]
@@ -38,20 +37,21 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str
     session_id: str
     kind: str
-    started_at: str | None
+    started_at: str
     duration_ms: float
     steps: list[Step]
     shared_steps: int
-    failed: int
+    failures: int  # a failure that also ended the spans around it counts once
+    unfinished: int  # spans that began and never ended
     cost_usd: float | None
     tokens: int | None
-    records: list[Mapping[str, Any]]
+    records: list[dict[str, Any]]
 
 
 def load(store: Reader, trace_id: str) -> Timeline:
-    """The trace with this id; also found by the id under which it left as OTLP."""
+    """The trace with this id, with the id under which it left as OTLP, or with an id that begins so."""
     summary = store.trace(trace_id)
-    return timeline_of([event.as_record() for event in store.events(EventFilter(trace_id=summary.trace_id))])
+    return timeline_of(list(store.events(EventFilter(trace_id=summary.trace_id))))
 
 
 def load_session(store: Reader, session_id: str, where: str) -> list[Timeline]:
@@ -59,99 +59,126 @@ def load_session(store: Reader, session_id: str, where: str) -> list[Timeline]:
     found = store.traces(session_id)
     if not found:
         raise SessionNotFound(session_id, where)
-    return [load(store, summary.trace_id) for summary in found]
+    return [timeline_of(list(store.events(EventFilter(trace_id=summary.trace_id)))) for summary in found]
 
 
-def of_records(records: Sequence[Mapping[str, Any]], trace_id: str, where: str) -> Timeline:
-    """The same from a list of records, without a store."""
-    run = run_of(records, trace_id)
+def of_events(events: Sequence[Event], trace_id: str, where: str) -> Timeline:
+    """The same from a list of events, without a store."""
+    run = [event for event in events if event.trace_id == trace_id]
     if not run:
         raise TraceNotFound(trace_id, where)
     return timeline_of(run)
 
 
-def session_of_records(records: Sequence[Mapping[str, Any]], session_id: str, where: str) -> list[Timeline]:
-    mine = [record for record in records if record.get("session_id") == session_id]
+def session_of_events(events: Sequence[Event], session_id: str, where: str) -> list[Timeline]:
+    mine = [event for event in events if event.session_id == session_id]
     if not mine:
         raise SessionNotFound(session_id, where)
-    traces = dict.fromkeys(str(record.get("trace_id")) for record in mine)
-    return [timeline_of(run_of(mine, trace_id)) for trace_id in traces]
+    return [of_events(mine, trace_id, where) for trace_id in dict.fromkeys(event.trace_id for event in mine)]
 
 
-def timeline_of(run: Sequence[Mapping[str, Any]]) -> Timeline:
-    """A run's records, in step order, as a timeline."""
-    times = [time_of(record) for record in run]
-    known = [time for time in times if time is not None]
-    start = min(known, default=0)
-    depths = _depths(run)
-    steps = [
-        _step(record, None if time is None else (time - start) / 1000, depth)
-        for record, time, depth in zip(run, times, depths, strict=True)
-    ]
-    first = run[0]
+def timeline_of(run: Sequence[Event]) -> Timeline:
+    """The events of one trace as a timeline, in the order of their steps, then of their times."""
+    run = sorted(run, key=lambda event: (event.step, event.ts, event.seq))
+    records = [event.as_record() for event in run]
+    start, end = min(event.ts for event in run), max(event.ts for event in run)
+    depths, unfinished = _depths(records)
     return Timeline(
-        trace_id=str(first.get("trace_id")),
-        session_id=str(first.get("session_id")),
-        kind=str(first.get("kind", "user")),
-        started_at=iso_of(start) if known else None,
-        duration_ms=(max(known) - start) / 1000 if known else 0.0,
-        steps=steps,
-        shared_steps=len(run) - len({record.get("step") for record in run}),
-        failed=sum(step.failed for step in steps),
-        cost_usd=_cost(run),
-        tokens=_tokens(run),
-        records=list(run),
+        trace_id=run[0].trace_id,
+        session_id=run[0].session_id,
+        kind=run[0].kind,
+        started_at=iso_of(start),
+        duration_ms=(end - start) / 1000,
+        steps=[
+            _step(event, record, (event.ts - start) / 1000, depth, unfinished)
+            for event, record, depth in zip(run, records, depths, strict=True)
+        ],
+        shared_steps=len(run) - len({event.step for event in run}),
+        failures=_failures(run, records),
+        unfinished=len(unfinished),
+        cost_usd=_sum(run, records, ("cost", "usd"), ("model_call", "cost_usd")),
+        tokens=_whole(_sum(run, records, *(("model_call", name) for name in _USAGE))),
+        records=records,
     )
 
 
-def _step(record: Mapping[str, Any], at_ms: float | None, depth: int) -> Step:
-    operation = operation_of(record) or "record"
-    marks = record.get(MARKS)
-    step = record.get("step")
+def _step(event: Event, record: dict[str, Any], at_ms: float, depth: int, unfinished: set[Any]) -> Step:
+    fields = msgspec.json.decode(event.fields)
+    shown = {name: value for name, value in fields.items() if name not in _HIDDEN and name not in _ALIASES}
+    # An alias that says something else than the columns is a field like any other.
+    shown |= {name: fields[name] for name in _ALIASES & fields.keys() if not _is_told(name, fields[name], event)}
+    marks = fields.get(MARKS)
+    found = tuple(sorted(marks)) if isinstance(marks, dict) else ()
+    if event.operation == "span_started" and fields.get("span_id") in unfinished:
+        found += ("never ended",)
     return Step(
-        step=step if isinstance(step, int) else None,
+        step=event.step,
         at_ms=at_ms,
-        operation=operation,
+        operation=event.operation,
         depth=depth,
-        fields={name: value for name, value in record.items() if name not in _HIDDEN and name != operation},
-        failed=operation.endswith(_FAILED) or record.get("status") == "error" or bool(record.get("error")),
-        marks=tuple(sorted(marks)) if isinstance(marks, dict) else (),
+        fields=shown,
+        failed=_failed(event.operation, record),
+        marks=found,
     )
 
 
-def _depths(run: Iterable[Mapping[str, Any]]) -> list[int]:
-    """How deep each record stands: a span's own two records at its outside, the others inside."""
+def _is_told(name: str, value: object, event: Event) -> bool:
+    return name in ("timestamp", "time") or value == event.operation
+
+
+def _failed(operation: str, record: Mapping[str, Any]) -> bool:
+    if operation == "span_ended":
+        return record.get("status") == "error"
+    return operation == "error" or operation.endswith(("_failed", "_error")) or bool(record.get("error"))
+
+
+def _failures(run: Sequence[Event], records: Sequence[Mapping[str, Any]]) -> int:
+    """A tool that fails and lets its error end the spans around it has failed once."""
+    told: set[Any] = set()  # spans in which the failure was told already
+    count = 0
+    for event, record in zip(run, records, strict=True):
+        if not _failed(event.operation, record):
+            continue
+        if event.operation != "span_ended":
+            count += 1
+            told.add(record.get("span_id"))
+        else:
+            count += record.get("span_id") not in told
+            told.add(record.get("parent_span_id"))
+    return count
+
+
+def _depths(records: Sequence[Mapping[str, Any]]) -> tuple[list[int], set[Any]]:
+    """How deep each record stands (a span's own two at its outside), and the spans that never ended."""
     inside: dict[Any, int] = {}
+    open_spans: set[Any] = set()
     depths = []
-    for record in run:
+    for record in records:
         span, operation = record.get("span_id"), record.get("operation")
         if operation == "span_started":
             inside[span] = inside.get(record.get("parent_span_id"), 0) + 1
+            open_spans.add(span)
+        elif operation == "span_ended":
+            open_spans.discard(span)
         depth = inside.get(span, 0)
         depths.append(depth - 1 if operation in ("span_started", "span_ended") and depth else depth)
-    return depths
+    return depths, open_spans
 
 
-def _cost(run: Sequence[Mapping[str, Any]]) -> float | None:
-    """What the run cost: by its cost events, else by what its calls say. Both tell of the same money."""
-    for operation, name in (("cost", "usd"), ("model_call", "cost_usd")):
-        told = [record[name] for record in run if record.get("operation") == operation and _is_number(record.get(name))]
-        if told:
-            return float(sum(told))
-    return None
+def _sum(run: Sequence[Event], records: Sequence[Mapping[str, Any]], *told_by: tuple[str, str]) -> float | None:
+    """The sum of what was told in these fields of these events; None when nothing was."""
+    told = [
+        record[name]
+        for event, record in zip(run, records, strict=True)
+        for operation, name in told_by
+        if event.operation == operation and _is_amount(record.get(name))
+    ]
+    return sum(told) if told else None
 
 
-def _tokens(run: Iterable[Mapping[str, Any]]) -> int | None:
-    names = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read", "cache_write")
-    calls = [record for record in run if record.get("operation") == "model_call"]
-    told = [record[name] for record in calls for name in names if _is_number(record.get(name))]
-    return int(sum(told)) if told else None
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def clock_of(iso: str) -> str:
-    """A moment as people write it, in their own zone."""
-    return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)

@@ -32,6 +32,7 @@ _TRACE = (
     "SELECT trace_id, min(session_id), min(kind), count(*), count(*) - count(DISTINCT step), "
     "sum(marks & 1), min(ts), max(ts) FROM events"
 )
+MIN_BEGINNING = 4  # characters of an id that may stand for all of it
 _FIGURES = {"source": "s.segment", "day": "r.day", "operation": "r.operation", "kind": "r.kind"}
 
 
@@ -42,7 +43,7 @@ def events(connection: sqlite3.Connection, wanted: EventFilter) -> Iterator[Even
     given = {name: value for name, value in named.items() if value is not None}
     where = " AND ".join(f"e.{name} = :{name}" for name in given) or "1"
     # Between traces the clock orders; within one the step does.
-    order = "e.step, e.seq" if wanted.trace_id is not None else "e.ts, e.step, e.seq"
+    order = "e.step, e.ts, e.seq" if wanted.trace_id is not None else "e.ts, e.step, e.seq"
     sql = f"{_EVENT} WHERE {where} ORDER BY {order} LIMIT :limit"
     for row in connection.execute(sql, {**given, "limit": -1 if wanted.limit is None else wanted.limit}):
         yield _event(row)
@@ -65,8 +66,8 @@ def changes(connection: sqlite3.Connection, after: str, limit: int) -> Changes:
 
 
 def trace(connection: sqlite3.Connection, trace_id: str, where: str) -> TraceSummary:
-    """One trace by its id, or by the id under which it left as OTLP."""
-    for candidate in (trace_id, *_alias(connection, trace_id)):
+    """One trace by its id, by the id under which it left as OTLP, or by the beginning of its id if no other has it."""
+    for candidate in (trace_id, *_alias(connection, trace_id), *_beginning(connection, trace_id)):
         row = connection.execute(f"{_TRACE} WHERE trace_id = ? GROUP BY trace_id", (candidate,)).fetchone()
         if row:
             return TraceSummary(**dict(zip(TraceSummary.__struct_fields__, row, strict=True)))
@@ -83,12 +84,13 @@ def traces(connection: sqlite3.Connection, session_id: str) -> list[TraceSummary
 
 
 def sessions(connection: sqlite3.Connection, limit: int, before: str) -> list[SessionSummary]:
-    """Sessions, newest first by the arrival of their last record; `before` is the last id of the page before."""
+    """Sessions, the most recently active first; `before` is the last id of the page before."""
     found = connection.execute(
-        "WITH recent AS (SELECT session_id, max(seq) AS last, count(DISTINCT trace_id) AS traces, count(*) AS events, "
+        "WITH all_sessions AS (SELECT session_id, count(DISTINCT trace_id) AS traces, count(*) AS events, "
         "min(ts) AS first_ts, max(ts) AS last_ts FROM events GROUP BY session_id) "
-        "SELECT session_id, traces, events, first_ts, last_ts FROM recent WHERE :before = '' "
-        "OR last < (SELECT last FROM recent WHERE session_id = :before) ORDER BY last DESC LIMIT :limit",
+        "SELECT session_id, traces, events, first_ts, last_ts FROM all_sessions WHERE :before = '' OR (last_ts, session_id) "
+        "< (SELECT last_ts, session_id FROM all_sessions WHERE session_id = :before) "
+        "ORDER BY last_ts DESC, session_id DESC LIMIT :limit",
         {"before": before, "limit": limit},
     )
     return [SessionSummary(**dict(zip(SessionSummary.__struct_fields__, row, strict=True))) for row in found]
@@ -166,6 +168,17 @@ def figures(connection: sqlite3.Connection, name: str, since: str, until: str) -
 def _alias(connection: sqlite3.Connection, otel_id: str) -> list[str]:
     found = connection.execute("SELECT trace_id FROM trace_aliases WHERE otel_trace_id = ?", (otel_id,)).fetchone()
     return [found[0]] if found and otel_trace_id(found[0]) == otel_id else []
+
+
+def _beginning(connection: sqlite3.Connection, start: str) -> list[str]:
+    """The one trace whose id begins so; none where there are several, or where too little is given."""
+    if len(start) < MIN_BEGINNING:
+        return []
+    found = connection.execute(
+        "SELECT DISTINCT trace_id FROM events WHERE trace_id >= ? AND trace_id < ? LIMIT 2",
+        (start, start + "\U0010ffff"),
+    ).fetchall()
+    return [found[0][0]] if len(found) == 1 else []
 
 
 def _event(row: tuple[Any, ...]) -> Event:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +13,7 @@ from typing import Self
 from dashcam.contracts.call import ModelCall
 from dashcam.contracts.event import Event, Orphan
 from dashcam.contracts.span import LogRecord, Span
-from dashcam.errors import StoreError
+from dashcam.errors import StoreError, UnreadableInput
 from dashcam.store.base import (
     Ack,
     Batch,
@@ -174,13 +175,18 @@ class SqliteStore(SqliteReader):
 
     def backup(self, target: Path) -> None:
         """A copy as of now, while others go on reading and we go on writing. An existing file is refused."""
-        if target.exists():
-            raise StoreError(f"{target} exists already. Choose another name: a backup never overwrites.")
+        try:
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            raise UnreadableInput(f"{target} exists already. Choose another name: a backup never overwrites.") from None
+        except OSError as error:
+            raise UnreadableInput(f"{target} can't be written: {error.strerror}. Choose another place.") from error
         copy = sqlite3.connect(target)
         try:
-            target.chmod(0o600)
             self._connection.backup(copy, pages=1000)
             copy.execute("PRAGMA journal_mode = DELETE")  # a backup is one file
+        except sqlite3.Error as error:
+            raise StoreError(f"{target} could not be written: {error}. It is not complete; remove it.") from error
         finally:
             copy.close()
 
