@@ -50,3 +50,18 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_sql_of_the_documentation_runs_as_printed(tmp_path: Path) -> None:
+    import sqlite3
+
+    from dashcam.store.sqlite.store import SqliteStore
+
+    SqliteStore(tmp_path / "sessions.db").close()
+    connection = sqlite3.connect(tmp_path / "sessions.db")
+    blocks = re.findall(r"```sql\n(.*?)```", (ROOT / "docs" / "store.md").read_text(), re.S)
+    statements = [statement for block in blocks for statement in block.split(";") if statement.strip()]
+    assert len(statements) >= 3
+    for statement in statements:
+        connection.execute(statement).fetchall()
+    connection.close()

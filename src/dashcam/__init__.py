@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dashcam.sdk.propagate import extract as extract
     from dashcam.sdk.propagate import from_otel as from_otel
     from dashcam.sdk.propagate import inject as inject
-    from dashcam.sdk.redact import Redaction as Redaction
+    from dashcam.sdk.redaction import Redaction as Redaction
     from dashcam.sdk.trace import Trace as Trace
     from dashcam.sdk.trace import current_trace as current_trace
     from dashcam.sdk.trace import new_trace as new_trace
@@ -36,7 +36,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "DashcamError": "dashcam.errors",
-    "Redaction": "dashcam.sdk.redact",
+    "Redaction": "dashcam.sdk.redaction",
     "Trace": "dashcam.sdk.trace",
     "UnjoinableRecord": "dashcam.errors",
     "configure": "dashcam.sdk.emit",

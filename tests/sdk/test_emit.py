@@ -106,6 +106,55 @@ def test_a_value_that_cannot_be_encoded_never_raises_and_is_counted(value: Any, 
     assert dashcam.stats()["dropped"] == 0
 
 
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+
+
+class Browser:
+    """As an agent passes them around."""
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "said"),
+    [
+        (object(), "value", "<object object at"),
+        (lambda: None, "value", "<function <lambda>"),
+        (Browser(), "value", "<test_emit.Browser object at"),
+        (Browser, "value", "<class 'test_emit.Browser'>"),
+        (LOOP, "value.0", "[TOO DEEP]"),
+        ({"page": [1, Browser()]}, "value.page.1", "<test_emit.Browser object at"),
+    ],
+    ids=["object", "lambda", "instance", "class", "loop", "nested"],
+)
+def test_what_json_has_no_form_for_is_kept_as_a_text_marked_and_counted(
+    value: Any, path: str, said: str, tape: dashcam.testing.Tape
+) -> None:
+    log_event(new_trace("s"), "tool_call", tool="x", value=value, other=1)
+    (record,) = tape.records
+    assert (record["tool"], record["other"]) == ("x", 1)
+    kept: Any = record
+    for part in path.split("."):
+        kept = kept[int(part)] if isinstance(kept, list) else kept[part]
+    assert kept.startswith(said)
+    assert record["_dashcam"] == {"unencodable": [path]}
+    assert (dashcam.stats()["unencodable"], dashcam.stats()["dropped"]) == (1, 0)
+
+
+def test_what_fails_early_and_what_fails_late_are_listed_together(tape: dashcam.testing.Tape) -> None:
+    """An object is replaced before anything is encoded; a lone surrogate only shows when it is."""
+    log_event(new_trace("s"), "tool_call", tool="x", password="p", early=object(), late="\ud800")
+    (record,) = tape.records
+    assert record["_dashcam"] == {"redacted": ["password"], "unencodable": ["early", "late"]}
+
+
+def test_values_with_a_form_of_their_own_are_not_marked(tape: dashcam.testing.Tape) -> None:
+    log_event(new_trace("s"), "tool_call", tool="x", error=ValueError("no"), path=Path("a/b"), tags={"one"})
+    (record,) = tape.records
+    assert (record["error"], record["path"], record["tags"]) == ("ValueError('no')", "a/b", ["one"])
+    assert "_dashcam" not in record
+    assert dashcam.stats()["unencodable"] == 0
+
+
 def test_a_loop_in_the_data_never_raises(tape: dashcam.testing.Tape) -> None:
     loop: list[Any] = []
     loop.append(loop)

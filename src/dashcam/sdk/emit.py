@@ -15,7 +15,7 @@ from dashcam.sdk import mint
 from dashcam.sdk.catalog import VOCABULARY
 from dashcam.sdk.encode import frame, line_of, middle, tamed
 from dashcam.sdk.journal import Journal
-from dashcam.sdk.redact import Redactor
+from dashcam.sdk.redaction import Redactor
 from dashcam.sdk.settings import Settings, settings_from
 from dashcam.sdk.steps import counter_of
 from dashcam.sdk.trace import Trace
@@ -81,7 +81,7 @@ class Recorder:
             try:
                 line = line_of(start, step, plan.middle, mint.now(), where, fields)
             except Exception:
-                self.unencodable += 1
+                self.unencodable += "unencodable" not in fields.get(MARKS, ())
                 line = line_of(start, step, plan.middle, mint.now(), where, tamed(fields))
             self.journal.write(line)
         except Exception:
@@ -101,8 +101,7 @@ class Recorder:
         shape = _shapes.get(operation)
         if shape is None or not shape.has_names(fields):
             return Plan((), middle(kind, operation)), self._judge(operation, fields)
-        self.redactor.apply(fields)  # which gets to know their names
-        plan = Plan(shape.checks_for(fields), middle(kind, operation), self.redactor.knows(fields))
+        plan = Plan(shape.checks_for(fields), middle(kind, operation), self.redactor.learns(fields))
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
         self._plans[(kind, operation, *fields)] = plan
@@ -123,10 +122,13 @@ class Recorder:
 
     def _redacted(self, fields: dict[str, Any], marks: dict[str, Any] | None) -> dict[str, Any]:
         """The fields without secrets, with our remarks on them if there are any."""
-        fields, hidden = self.redactor.apply(fields)
+        fields, hidden, replaced = self.redactor.apply(fields)
         if hidden:
             self.redacted += 1
             marks = {**(marks or {}), "redacted": hidden}
+        if replaced:
+            self.unencodable += 1
+            marks = {**(marks or {}), "unencodable": replaced}
         return {**fields, MARKS: marks} if marks else fields
 
     def stats(self) -> dict[str, Any]:

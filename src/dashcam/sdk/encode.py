@@ -55,7 +55,8 @@ def tamed(fields: dict[str, Any]) -> dict[str, Any]:
     """
     replaced: list[str] = []
     tame = {_text(key): _tame(value, _text(key), replaced, MAX_DEPTH) for key, value in fields.items()}
-    tame[MARKS] = {**(tame.get(MARKS) or {}), "unencodable": replaced}
+    marks = tame.get(MARKS) or {}
+    tame[MARKS] = {**marks, "unencodable": [*marks.get("unencodable", ()), *replaced]}
     return tame
 
 

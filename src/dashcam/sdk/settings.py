@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from dashcam.errors import SettingsError
-from dashcam.sdk.redact import Redaction
+from dashcam.sdk.redaction import Redaction
 
 Fsync = Literal["never", "interval", "always"]
 
