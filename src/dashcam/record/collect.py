@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -17,7 +18,7 @@ import msgspec
 from dashcam.contracts.event import Event, Orphan
 from dashcam.dialects.lines import parse_line
 from dashcam.sdk.journal import is_finished
-from dashcam.store.base import Batch, Source, Store
+from dashcam.store.base import Ack, Batch, Source, Store
 
 BLOCK = 1 << 20  # bytes read at a time
 MAX_LINE = 256 << 20  # what is longer is no record; its beginning goes to quarantine
@@ -40,14 +41,31 @@ class Collected(msgspec.Struct):
 
 
 class Pile:
-    """Records on their way into the store, appended when they are many enough."""
+    """Records on their way into the store, appended when they are many enough.
+
+    While one batch is being written the next is parsed: SQLite works without the GIL. At most one batch is
+    under way, so memory stays bounded and order is kept. Use it in a `with`, which ends with all of it written.
+    """
 
     def __init__(self, store: Store, progress: Callable[[int], None]) -> None:
         self._store, self._progress = store, progress
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="dashcam-collect")
+        self._under_way: Future[Ack] | None = None
         self.collected = Collected()
         self._events: list[Event] = []
         self._orphans: list[Orphan] = []
         self._sources: dict[str, Source] = {}
+
+    def __enter__(self) -> Pile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *ended: object) -> None:
+        try:
+            if kind is None:
+                self.flush()
+                self._wait()
+        finally:
+            self._writer.shutdown()
 
     def add(self, records: Sequence[Event | Orphan], source: Source, size: int) -> None:
         """Take the records of `size` bytes, and the point in their source that is reached with them."""
@@ -59,14 +77,21 @@ class Pile:
             self.flush()
 
     def flush(self) -> None:
+        """Hand over what is there; it is written when the next batch is, or at the end."""
         if not self._sources:
             return
-        self._store.append(Batch(events=self._events, orphans=self._orphans, sources=list(self._sources.values())))
-        self.collected.events += len(self._events)
-        self.collected.orphans += len(self._orphans)
-        self.collected.torn += sum(orphan.reason.startswith("torn") for orphan in self._orphans)
+        batch = Batch(events=self._events, orphans=self._orphans, sources=list(self._sources.values()))
+        self._wait()
+        self._under_way = self._writer.submit(self._store.append, batch)
+        self.collected.events += len(batch.events)
+        self.collected.orphans += len(batch.orphans)
+        self.collected.torn += sum(orphan.reason.startswith("torn") for orphan in batch.orphans)
         self._progress(self.collected.bytes)
         self._events, self._orphans, self._sources = [], [], {}
+
+    def _wait(self) -> None:
+        if self._under_way is not None:
+            self._under_way.result()
 
 
 def collect_journals(store: Store, folder: Path, progress: Progress | None = None) -> Collected:
@@ -81,14 +106,13 @@ def collect_journals(store: Store, folder: Path, progress: Progress | None = Non
             if behind > 0:
                 waiting.append((Path(entry.path), source))
                 total += behind
-    pile = Pile(store, lambda done: progress(done, total) if progress else None)
-    for path, source in waiting:
-        # Asked before reading: what a finished segment holds now is all that it will ever hold.
-        ending: Ending = "torn" if is_finished(path) else "wait"
-        with path.open("rb") as file:
-            for records, reached, size in read_records(file, source, ending):
-                pile.add(records, reached, size)
-    pile.flush()
+    with Pile(store, lambda done: progress(done, total) if progress else None) as pile:
+        for path, source in waiting:
+            # Asked before reading: what a finished segment holds now is all that it will ever hold.
+            ending: Ending = "torn" if is_finished(path) else "wait"
+            with path.open("rb") as file:
+                for records, reached, size in read_records(file, source, ending):
+                    pile.add(records, reached, size)
     return pile.collected
 
 

@@ -35,15 +35,15 @@ def collect_files(store: Store, paths: Sequence[Path], progress: Progress | None
     """Bring in what these JSONL files hold beyond what was collected of them before."""
     paths = [_readable(path) for path in paths]
     total = sum(path.stat().st_size for path in paths)
-    pile = Pile(store, lambda done: progress(done, total) if progress else None)
-    for path, source in match(paths, [source for source in store.sources() if source.path]):
-        reached = source
-        with path.open("rb") as file:
-            for records, reached, size in read_records(file, source, "take"):
-                pile.add(records, _remember(reached, path), size)
-        if reached.offset:
-            pile.add((), _remember(reached, path), 0)  # it may have moved without having grown
-        pile.flush()
+    known = [source for source in store.sources() if source.path]
+    with Pile(store, lambda done: progress(done, total) if progress else None) as pile:
+        for path, source in match(paths, known):
+            reached = source
+            with path.open("rb") as file:
+                for records, reached, size in read_records(file, source, "take"):
+                    pile.add(records, _remember(reached, path), size)
+            if reached.offset:
+                pile.add((), _remember(reached, path), 0)  # it may have moved without having grown
     return pile.collected
 
 

@@ -6,11 +6,12 @@ the GIL, so `executemany`, which gives it away at every row, falls to a fiftieth
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -95,28 +96,23 @@ class LogWriter:
 
     def put_events(self, events: Sequence[Event]) -> int:
         """Add the events that are not there yet; return how many."""
-        rows: list[tuple[Any, ...]] = []
-        traces = set()
-        counts: dict[tuple[int, int, str, str], list[int]] = {}
-        seq = self.seq
-        for event in self._only_new("events", events):
-            seq += 1
-            source, marks = self._source_ids[event.segment], event.marks
-            traces.add(event.trace_id)
-            rows.append((seq, source, *astuple(event)[1:-1]))
-            key = (event.ts // DAY, source, event.kind, event.operation)
-            count = counts.get(key)
-            if count is None:
-                count = counts[key] = [0, 0, 0]
-            count[0] += 1
-            if marks:
-                count[1] += marks & MALFORMED
-                count[2] += (marks & REDACTED) // REDACTED
+        fresh = self._only_new("events", events)
+        sources = [self._source_ids[event.segment] for event in fresh]
+        numbered = zip(itertools.count(self.seq + 1), sources, fresh)
+        rows = [(seq, source, *astuple(event)[1:-1]) for seq, source, event in numbered]
         insert_rows(self._connection, f"INSERT INTO events ({_EVENT_COLUMNS})", rows)
-        self.seq = seq
-        self._put_aliases(traces)
-        self._count([(*key, *count, 0) for key, count in counts.items()])
+        self.seq += len(rows)
+        self._put_aliases({event.trace_id for event in fresh})
+        self._count_events(fresh, sources)
         return len(rows)
+
+    def _count_events(self, fresh: Sequence[Event], sources: Sequence[int]) -> None:
+        days, kinds = [event.ts // DAY for event in fresh], [event.kind for event in fresh]
+        keys = list(zip(days, sources, kinds, [event.operation for event in fresh], strict=True))
+        marked = [(key, event.marks) for key, event in zip(keys, fresh, strict=True) if event.marks]
+        malformed = Counter(key for key, marks in marked if marks & MALFORMED)
+        redacted = Counter(key for key, marks in marked if marks & REDACTED)
+        self._count([(*key, count, malformed[key], redacted[key], 0) for key, count in Counter(keys).items()])
 
     def put_orphans(self, orphans: Sequence[Orphan]) -> int:
         fresh = self._only_new("orphans", orphans)
@@ -162,7 +158,7 @@ class LogWriter:
     def _only_new(self, table: str, records: Sequence[_Placed]) -> Sequence[_Placed]:
         """Those whose (segment, offset) the table doesn't hold. One writer, so nobody comes in between."""
         places: dict[str, set[int]] = {}
-        for segment, neighbours in groupby(records, _segment):
+        for segment, neighbours in itertools.groupby(records, _segment):
             places.setdefault(segment, set()).update(map(_offset, neighbours))
         known: set[tuple[str, int]] = set()
         for segment, offsets in places.items():

@@ -1,6 +1,7 @@
 -- Layer 1, the log: what arrived, as it arrived. `seq` is one count over events, spans, logs and orphans.
--- BLANK stands for every character that Python's str.isspace() calls white space (connection.py); the GLOB
--- before it is the quick answer for nearly all ids, whose first character is plain ASCII.
+-- BLANK stands for every character that Python's str.isspace() calls white space (connection.py); the BETWEEN
+-- before it is the quick answer for nearly all ids, which begin with a letter or a digit.
+-- STRICT where a column may hold only what it says.
 
 CREATE TABLE meta (
   name  TEXT PRIMARY KEY,
@@ -22,23 +23,23 @@ CREATE TABLE events (
   seq        INTEGER PRIMARY KEY,
   source_id  INTEGER NOT NULL REFERENCES sources(id),
   "offset"   INTEGER NOT NULL CHECK ("offset" >= 0),
-  session_id TEXT NOT NULL CHECK (session_id GLOB '[!-~]*' OR trim(session_id, BLANK) <> ''),
-  trace_id   TEXT NOT NULL CHECK (trace_id GLOB '[!-~]*' OR trim(trace_id, BLANK) <> ''),
-  step       INTEGER NOT NULL CHECK (typeof(step) = 'integer' AND step >= 0),
+  session_id TEXT NOT NULL CHECK (session_id BETWEEN '!' AND '~' OR trim(session_id, BLANK) <> ''),
+  trace_id   TEXT NOT NULL CHECK (trace_id BETWEEN '!' AND '~' OR trim(trace_id, BLANK) <> ''),
+  step       INTEGER NOT NULL CHECK (step >= 0),
   kind       TEXT NOT NULL CHECK (kind = 'user' OR (kind GLOB 'system:?*' AND kind NOT GLOB '*[' || BLANK || ']*')),
-  operation  TEXT NOT NULL CHECK (operation GLOB '[!-~]*' OR trim(operation, BLANK) <> ''),
+  operation  TEXT NOT NULL CHECK (operation BETWEEN '!' AND '~' OR trim(operation, BLANK) <> ''),
   ts         INTEGER NOT NULL,  -- microseconds since 1970, UTC
-  marks      INTEGER NOT NULL DEFAULT 0,  -- 1 malformed, 2 redacted, 4 unencodable
-  fields     TEXT NOT NULL
-);
+  fields     TEXT NOT NULL,
+  marks      INTEGER NOT NULL DEFAULT 0  -- 1 malformed, 2 redacted, 4 unencodable
+) STRICT;
 CREATE UNIQUE INDEX events_identity ON events (source_id, "offset");
 CREATE INDEX events_trace ON events (trace_id, step);
 CREATE INDEX events_session ON events (session_id);
 
 CREATE TABLE spans (
   seq            INTEGER PRIMARY KEY,
-  trace_id       TEXT NOT NULL CHECK (trace_id GLOB '[!-~]*' OR trim(trace_id, BLANK) <> ''),
-  span_id        TEXT NOT NULL CHECK (span_id GLOB '[!-~]*' OR trim(span_id, BLANK) <> ''),
+  trace_id       TEXT NOT NULL CHECK (trace_id BETWEEN '!' AND '~' OR trim(trace_id, BLANK) <> ''),
+  span_id        TEXT NOT NULL CHECK (span_id BETWEEN '!' AND '~' OR trim(span_id, BLANK) <> ''),
   parent_span_id TEXT,
   name           TEXT NOT NULL,
   start_ns       INTEGER NOT NULL,
@@ -52,7 +53,7 @@ CREATE UNIQUE INDEX spans_identity ON spans (trace_id, span_id);
 CREATE TABLE logs (
   seq      INTEGER PRIMARY KEY,
   digest   TEXT NOT NULL UNIQUE,
-  trace_id TEXT NOT NULL CHECK (trace_id GLOB '[!-~]*' OR trim(trace_id, BLANK) <> ''),
+  trace_id TEXT NOT NULL CHECK (trace_id BETWEEN '!' AND '~' OR trim(trace_id, BLANK) <> ''),
   span_id  TEXT,
   ts       INTEGER NOT NULL,
   severity TEXT NOT NULL,
@@ -76,7 +77,7 @@ CREATE TABLE orphans (
 -- An opaque trace id leaves as OTLP under a derived one; both are kept.
 CREATE TABLE trace_aliases (
   otel_trace_id TEXT PRIMARY KEY,
-  trace_id      TEXT NOT NULL CHECK (trace_id GLOB '[!-~]*' OR trim(trace_id, BLANK) <> '')
+  trace_id      TEXT NOT NULL CHECK (trace_id BETWEEN '!' AND '~' OR trim(trace_id, BLANK) <> '')
 ) WITHOUT ROWID;
 
 -- Layer 2, contents: immutable, by the SHA-256 of their bytes.
@@ -116,9 +117,9 @@ CREATE INDEX contexts_parent ON contexts (parent) WHERE parent IS NOT NULL;
 
 -- Layer 3, projections: a pure function of the log; `dashcam rebuild` drops and redoes them.
 CREATE TABLE model_calls (
-  session_id           TEXT NOT NULL CHECK (session_id GLOB '[!-~]*' OR trim(session_id, BLANK) <> ''),
-  trace_id             TEXT NOT NULL CHECK (trace_id GLOB '[!-~]*' OR trim(trace_id, BLANK) <> ''),
-  step                 INTEGER NOT NULL CHECK (typeof(step) = 'integer' AND step >= 0),
+  session_id           TEXT NOT NULL CHECK (session_id BETWEEN '!' AND '~' OR trim(session_id, BLANK) <> ''),
+  trace_id             TEXT NOT NULL CHECK (trace_id BETWEEN '!' AND '~' OR trim(trace_id, BLANK) <> ''),
+  step                 INTEGER NOT NULL CHECK (step >= 0),
   kind                 TEXT NOT NULL CHECK (kind = 'user' OR (kind GLOB 'system:?*' AND kind NOT GLOB '*[' || BLANK || ']*')),
   ts                   INTEGER NOT NULL,
   span_id              TEXT,
@@ -139,7 +140,7 @@ CREATE TABLE model_calls (
   stop_reason          TEXT,
   error                TEXT,
   redacted             INTEGER NOT NULL DEFAULT 0
-);
+) STRICT;
 CREATE INDEX model_calls_trace ON model_calls (trace_id, step);
 CREATE INDEX model_calls_session ON model_calls (session_id);
 
