@@ -98,6 +98,10 @@ class StoreError(DashcamError):
     status, exit_code = 503, 6
 
 
+class RecordRefused(StoreError):
+    """The store can't hold one of these records; nothing of the batch was kept."""
+
+
 class StoreTooNew(StoreError):
     """The store was written by a newer program."""
 

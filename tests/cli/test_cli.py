@@ -80,7 +80,13 @@ def test_what_a_tool_said_is_shown_inert(trace_id: str) -> None:
 def test_orphans_tell_the_rate_the_source_and_the_question_left_open(trace_id: str, tmp_path: Path) -> None:
     costs = tmp_path / "costs.jsonl"
     costs.write_text('{"operation":"cost","usd":0.0123}\n' * 4)
-    assert document("collect", str(costs)) == {"events": 0, "orphans": 4, "torn": 0, "bytes": 136}
+    assert document("collect", str(costs)) == {
+        "events": 0,
+        "orphans": 4,
+        "torn": 0,
+        "bytes": 136,
+        "unreadable": [],
+    }
     report = document("orphans")
     assert (report["records"], report["orphans"], report["rate"]) == (16, 4, 25.0)
     assert report["kinds"][0]["operation"] == "cost"

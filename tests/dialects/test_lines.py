@@ -153,3 +153,48 @@ def test_a_name_that_is_no_text_says_nothing() -> None:
     assert operation_of({"operation": 7, "event": "x"}) == "x"
     assert time_of({"ts": "yesterday"}) is None
     assert time_of({"ts": True}) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"step": 2**63},
+        {"step": 2**64 - 1},
+        {"kind": "system:\0"},
+        {"session_id": "a\0"},
+        {"x": {"y": [1] * 3}, "trace_kind": 7},
+    ],
+)
+def test_what_a_store_cannot_hold_never_becomes_an_event(change: dict[str, Any]) -> None:
+    found = parse({**OURS, **change})
+    assert isinstance(found, Orphan) or (found.step <= 2**62 and "\0" not in found.kind + found.session_id)
+
+
+@pytest.mark.parametrize(
+    "ts", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "1960-01-01T00:00:00Z", -1, 1e300]
+)
+def test_a_time_outside_all_calendars_is_no_time(ts: object) -> None:
+    event = parse({**OURS, "ts": ts})
+    assert isinstance(event, Event)
+    assert event.ts == 123
+    assert msgspec.json.decode(event.fields)["ts"] == ts
+
+
+def test_a_line_nested_too_deep_is_quarantined() -> None:
+    deep = msgspec.json.encode(OURS)[:-1] + b',"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+    assert isinstance(parse(deep), Orphan | Event)
+
+
+@pytest.mark.parametrize("value", ["1e999", "-1e999", "1" * 400, "1" * 9_000])
+def test_numbers_that_only_some_parsers_take_are_read_all_the_same(value: str) -> None:
+    event = parse(msgspec.json.encode(OURS)[:-1] + b',"cost_usd":' + value.encode() + b"}")
+    assert isinstance(event, Event)
+    assert event.as_record()["tool"] == "x"
+
+
+def test_a_byte_order_mark_and_line_ends_of_other_systems_are_no_trouble() -> None:
+    line = msgspec.json.encode({**OURS, "_dashcam": {"redacted": ["x"]}})
+    for variant in (b"\xef\xbb\xbf" + line, line + b"\r"):
+        event = parse(variant)
+        assert isinstance(event, Event)
+        assert event.marks == REDACTED

@@ -3,12 +3,14 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 import dashcam
 from dashcam import log_event, new_trace
+from dashcam.dialects.lines import parse_line
 from dashcam.record import collect as collect_module
 from dashcam.record.collect import collect_journals, parse_block
 from dashcam.record.prune import prune_journals
@@ -16,6 +18,7 @@ from dashcam.record.refresh import collect, open_current, open_store
 from dashcam.sdk import emit
 from dashcam.sdk.settings import Settings, settings_from
 from dashcam.store.base import EventFilter
+from dashcam.views import timeline
 
 
 @pytest.fixture
@@ -189,3 +192,60 @@ def test_a_reader_beside_a_writer_only_reads(settings: Settings) -> None:
             assert len(list(reader.events(EventFilter()))) == 1
     with open_current(settings) as reader:
         assert len(list(reader.events(EventFilter()))) == 2
+
+
+def test_one_record_that_the_store_refuses_goes_to_quarantine_alone(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No rule lets such a record through today; if one ever does, it must not stop all the others."""
+    trace = log_event(new_trace("s"), "reply_ready")
+    trace = log_event(trace, "model_call", model="m", text="bad")
+    log_event(trace, "reply_ready")
+    real = parse_line
+
+    def lets_one_through(line: bytes, *where: Any) -> Any:
+        found = real(line, *where)
+        return msgspec.structs.replace(found, step=-1) if b"bad" in line else found
+
+    monkeypatch.setattr(collect_module, "parse_line", lets_one_through)
+    with open_store(settings) as store:
+        collected = collect(store, settings)
+        assert (collected.events, collected.orphans) == (2, 1)
+        (orphan,) = store.orphans()
+        assert "refused by the store" in orphan.reason
+        assert b"bad" in orphan.body
+        assert collect(store, settings).bytes == 0
+        assert list(store.verify()) == []
+
+
+def test_a_segment_that_cannot_be_read_does_not_keep_the_others_away(settings: Settings) -> None:
+    log_event(new_trace("s"), "reply_ready")
+    (settings.journals / "a-broken.jsonl").symlink_to("a-broken.jsonl")  # leads to itself
+    (settings.journals / "b-folder.jsonl").mkdir()
+    with open_store(settings) as store:
+        assert collect(store, settings).events == 1
+
+
+def test_hostile_numbers_in_a_model_call_stop_neither_projecting_nor_reading(settings: Settings) -> None:
+    settings.journals.mkdir(parents=True)
+    head = b'{"session_id":"s","trace_id":"t","step":%d,"kind":"user","operation":"model_call","ts":"2030-01-01T00:00:00.000001Z","model":"m",'
+    lines = [
+        b'"x":1e999}',
+        b'"cost_usd":' + b"9" * 400 + b"}",
+        b'"input_tokens":' + b"9" * 5000 + b"}",
+        b'"span_id":["x"]}',
+    ]
+    (settings.journals / "x.jsonl").write_bytes(b"".join(head % step + line + b"\n" for step, line in enumerate(lines)))
+    with open_store(settings) as store:
+        assert collect(store, settings).events == 4
+        assert [call.cost_usd for call in store.model_calls("t")] == [None] * 4
+        assert timeline.load(store, "t").cost_usd is None
+        assert timeline.load_session(store, "s", "here")[0].failures == 0
+
+
+def test_a_session_never_shows_the_records_of_another_with_the_same_trace_id(settings: Settings) -> None:
+    log_event(new_trace("alice", trace_id="turn-1"), "request_received", input="secret")
+    log_event(new_trace("bob", trace_id="turn-1"), "request_received", input="hello")
+    with open_current(settings) as store:
+        (found,) = timeline.load_session(store, "bob", "here")
+    assert [record["input"] for record in found.records] == ["hello"]

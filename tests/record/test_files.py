@@ -127,6 +127,22 @@ def test_what_is_no_readable_file_is_refused_with_the_mend(store: SqliteStore, t
         collect_files(store, [tmp_path / "pipe"])
 
 
+def test_a_file_is_collected_once_whatever_links_lead_to_it(store: SqliteStore, log: Path, tmp_path: Path) -> None:
+    (tmp_path / "current.log").symlink_to(log)
+    os.link(log, tmp_path / "hard.log")
+    assert collect_files(store, [log, tmp_path / "current.log", log, tmp_path / "hard.log"]).events == 5
+    assert steps(store) == list(range(5))
+
+
+def test_one_file_that_cannot_be_read_does_not_keep_the_others_away(
+    store: SqliteStore, log: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "app.log.1.gz").write_bytes(b"\x1f\x8b\x08")
+    found = collect_files(store, [tmp_path / "app.log.1.gz", log])
+    assert found.events == 5
+    assert "gunzip" in found.unreadable[0]
+
+
 class Rotation(RuleBasedStateMachine):
     """A program that writes and a logrotate that renames, copies and truncates, in any order."""
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -277,3 +278,108 @@ def test_a_typo_in_the_environment_never_reaches_the_host(
         log_event(new_trace("s"), "tool_call", tool="x")
     assert "DASHCAM_FSYNC" in caplog.text
     assert list(data.rglob("*.jsonl"))
+
+
+@pytest.mark.parametrize("operation", [[], {}, object()])
+def test_an_operation_that_is_no_text_is_refused(operation: Any, tape: dashcam.testing.Tape) -> None:
+    with pytest.raises(UnjoinableRecord):
+        log_event(new_trace("s"), operation)
+
+
+def test_the_hosts_redaction_cannot_touch_identity() -> None:
+    def meddles(fields: dict[str, Any]) -> dict[str, Any]:
+        return {**fields, "session_id": "", "step": -3, "kind": "robot"}
+
+    with dashcam.testing.recording(redaction=dashcam.Redaction(function=meddles)) as tape:
+        log_event(new_trace("s"), "reply_ready", text="x")
+        (segment,) = tape.folder.glob("*.jsonl")
+        assert segment.read_text().count("session_id") == 2  # its own, and the remark that another was refused
+    (record,) = tape.records
+    assert (record["session_id"], record["step"], record["kind"], record["text"]) == ("s", 0, "user", "x")
+    assert record["_dashcam"]["refused"] == ["kind", "session_id", "step"]
+
+
+def test_the_hosts_redaction_is_asked_once_a_record() -> None:
+    asked: list[dict[str, Any]] = []
+
+    def ask(fields: dict[str, Any]) -> dict[str, Any]:
+        asked.append(fields)
+        return fields
+
+    rules = dashcam.Redaction(function=ask)
+    with dashcam.testing.recording(redaction=rules):
+        log_event(new_trace("s"), "reply_ready", text="x")
+    assert len(asked) == 1
+
+
+def test_a_log_handler_that_records_in_its_turn_never_hangs(tmp_path: Path) -> None:
+    """On a folder that can't be written: the warning must not be logged while the journal is locked."""
+    (tmp_path / "file").write_text("in the way")
+    code = (
+        "import logging, dashcam\n"
+        "class H(logging.Handler):\n"
+        "    def emit(self, record): dashcam.log_event(dashcam.new_trace('log'), 'error', message='x')\n"
+        "logging.getLogger('dashcam').addHandler(H())\n"
+        "dashcam.log_event(dashcam.new_trace('s'), 'reply_ready'); print(dashcam.stats()['dropped'])"
+    )
+    environment = {**os.environ, "DASHCAM_DATA": str(tmp_path / "file")}
+    assert subprocess.check_output([sys.executable, "-c", code], env=environment, timeout=20).strip() == b"2"
+
+
+def test_a_signal_handler_that_records_never_hangs(tmp_path: Path) -> None:
+    code = (
+        "import signal, dashcam\n"
+        "trace = dashcam.new_trace('s')\n"
+        "with dashcam.use_trace(trace):\n"
+        "    dashcam.log_event(trace, 'reply_ready')\n"
+        "    signal.signal(signal.SIGALRM, lambda *_: dashcam.log_event(trace, 'reply_ready'))\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)\n"
+        "    for _ in range(30000): dashcam.log_event(trace, 'reply_ready')\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0)\n"
+    )
+    environment = {**os.environ, "DASHCAM_DATA": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, timeout=60, check=True)
+    steps = [
+        msgspec.json.decode(line)["step"]
+        for path in tmp_path.rglob("*.jsonl")
+        for line in path.read_bytes().splitlines()
+    ]
+    assert sorted(steps) == list(range(len(steps)))
+
+
+def test_without_a_home_or_a_working_directory_nothing_reaches_the_host(tmp_path: Path) -> None:
+    code = "import dashcam, pathlib; pathlib.Path.home = classmethod(lambda c: 1 / 0); {}; dashcam.log_event(dashcam.new_trace('s'), 'reply_ready'); print(dashcam.stats()['dropped'])"
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("HOME", "DASHCAM_DATA", "XDG_DATA_HOME")
+    }
+    printed = subprocess.check_output([sys.executable, "-c", code.format("0")], env=environment, cwd=tmp_path)
+    assert printed.strip() == b"1"
+
+
+def test_a_host_that_closes_all_descriptors_loses_at_most_a_second(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
+    monkeypatch.setattr("dashcam.sdk.journal.PRESENCE_SECONDS", 0.0)
+    log_event(new_trace("s"), "reply_ready", text="before")
+    os.close(dashcam.sdk.emit.recorder().journal._fd)
+    with (data / "host.txt").open("w") as file:  # takes the number that was ours
+        log_event(new_trace("s"), "reply_ready", text="after")
+        file.write("mine")
+    assert (data / "host.txt").read_text() == "mine"
+    assert dashcam.stats()["written"] == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_counts_for_itself(data: Path) -> None:
+    for _ in range(3):
+        log_event(new_trace("s"), "reply_ready")
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            log_event(new_trace("s"), "reply_ready")
+            os.write(write, b"%d" % dashcam.stats()["written"])
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 10) == b"1"
+    os.close(read)
+    os.close(write)

@@ -103,3 +103,10 @@ def test_the_active_opentelemetry_span_lends_its_ids() -> None:
 def test_without_an_active_span_there_is_nothing_to_join_to() -> None:
     with pytest.raises(UnjoinableRecord, match="new_trace"):
         from_otel("s")
+
+
+def test_a_forwarded_request_carries_one_identity_however_its_headers_are_spelled() -> None:
+    headers = {"Traceparent": "old", "BAGGAGE": "a=b", "x-dashcam-session-id": "old", "X-DASHCAM-TRACE-ID": "old"}
+    trace = new_trace("s")
+    assert len(inject(trace, headers)) == 4
+    assert extract(headers) == trace

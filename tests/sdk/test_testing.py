@@ -65,3 +65,18 @@ def test_recordings_nest_and_what_was_before_comes_back(data: Path) -> None:
     assert [record["session_id"] for record in inner.records] == ["inner"]
     (segment,) = data.rglob("*.jsonl")
     assert segment.read_text().count("outside") == 2
+
+
+def test_many_segments_come_in_their_order() -> None:
+    with recording(segment_bytes=1) as tape:
+        trace = dashcam.new_trace("s")
+        for _ in range(15):
+            trace = dashcam.log_event(trace, "reply_ready")
+    assert [record["step"] for record in tape.records] == list(range(15))
+
+
+def test_a_bad_setting_leaves_nothing_behind(data: Path) -> None:
+    with pytest.raises(dashcam.DashcamError), recording(fsync="bad"):
+        pass
+    dashcam.log_event(dashcam.new_trace("s"), "reply_ready")
+    assert list(data.rglob("*.jsonl"))

@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
 from itertools import pairwise
 
 import msgspec
@@ -78,6 +79,34 @@ def test_a_system_trace_names_its_source() -> None:
 def test_an_empty_or_spaced_source_is_refused(source: str) -> None:
     with pytest.raises(UnjoinableRecord):
         system_trace(source)
+
+
+def test_a_missing_id_is_told_like_an_empty_one() -> None:
+    with pytest.raises(UnjoinableRecord):
+        Trace()
+    with pytest.raises(UnjoinableRecord):
+        Trace(session_id="s")
+    with pytest.raises(UnjoinableRecord):
+        Trace(trace_id="t")
+
+
+def test_some_other_kind_of_text_is_kept_as_text(tape: dashcam.testing.Tape) -> None:
+    class Name(StrEnum):
+        ID = "chat-42"
+        WHAT = "tool_call"
+
+    log_event(new_trace(Name.ID, trace_id=Name.ID), Name.WHAT, tool=Name.ID)
+    assert tape.records[0]["session_id"] == tape.records[0]["tool"] == "chat-42"
+
+
+def test_a_trace_in_use_keeps_its_counter_however_many_others_there_are(tape: dashcam.testing.Tape) -> None:
+    with use_trace(new_trace("s")) as trace:
+        for number in range(3):
+            log_event(trace, "reply_ready")
+            for _ in range(6_000 if number else 0):
+                with use_trace(new_trace("other")):
+                    pass
+    assert [record["step"] for record in tape.records] == [0, 1, 2]
 
 
 def test_ids_from_outside_are_kept_verbatim_and_leave_under_a_derived_id() -> None:

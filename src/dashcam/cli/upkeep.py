@@ -12,7 +12,7 @@ import typer
 
 from dashcam.cli.common import Data, Json, Project, settings_of
 from dashcam.cli.output import count, err, inert, out, print_json, progress
-from dashcam.errors import SettingsError
+from dashcam.errors import SettingsError, UnreadableInput
 from dashcam.record import refresh
 from dashcam.record.collect import Collected
 from dashcam.record.files import collect_files
@@ -174,10 +174,13 @@ def _parse(text: str, units: dict[str, int], example: str) -> float:
 def _tell(found: Collected, as_json: bool) -> None:
     if as_json:
         print_json(found)
-        return
+        raise typer.Exit(UnreadableInput.exit_code if found.unreadable else 0)
     out.print(f"{count(found.events, 'event')} from {count(found.bytes, 'byte')}; {found.orphans:,} in quarantine")
+    for reason in found.unreadable:
+        err.print(inert(reason))
     if found.torn:
         err.print(f"{count(found.torn, 'line')} torn when the writer died: in quarantine, too")
+    raise typer.Exit(UnreadableInput.exit_code if found.unreadable else 0)
 
 
 COMMANDS = (collect, ship, rebuild, verify, backup, retain)

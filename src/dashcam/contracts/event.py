@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -11,6 +12,8 @@ MALFORMED, REDACTED, UNENCODABLE = 1, 2, 4
 MARK_NAMES = {"malformed": MALFORMED, "redacted": REDACTED, "unencodable": UNENCODABLE}
 
 Id = Annotated[str, Meta(min_length=1)]
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):  # gc: millions of them, and none holds a container
@@ -41,8 +44,18 @@ class Event(msgspec.Struct, frozen=True, gc=False):  # gc: millions of them, and
             "kind": self.kind,
             "operation": self.operation,
             "ts": iso_of(self.ts),
-            **msgspec.json.decode(self.fields),
+            **self.data(),
         }
+
+    def data(self) -> dict[str, Any]:
+        """The fields as a dict. What other programs wrote may hold numbers that only some parsers take."""
+        try:
+            return _decode(self.fields)
+        except (ValueError, RecursionError):
+            try:
+                return dict(json.loads(self.fields, parse_constant=str, parse_int=_whole))
+            except (ValueError, RecursionError):
+                return {"unreadable": self.fields}
 
 
 class Orphan(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +68,11 @@ class Orphan(msgspec.Struct, frozen=True, kw_only=True):
     operation: str = ""
     ts: int
     seq: int = 0
+
+
+def _whole(digits: str) -> int | str:
+    """A whole number; one with thousands of digits, on which Python itself gives up, stays text."""
+    return int(digits) if len(digits) < 4_000 else digits
 
 
 def iso_of(ts: int) -> str:

@@ -21,7 +21,8 @@ MARKS = "_dashcam"
 RESERVED = frozenset((*IDENTITY, "span_id", "parent_span_id", MARKS))
 
 MAX_ID = 256
-MAX_STEP = 2**63 - 1  # what a store's integer holds
+MAX_STEP = 2**62  # far within what a store's integer holds
+MAX_TIME = 253_402_300_800_000_000  # microseconds: the year 10,000; what lies beyond, or before 1970, is no time
 
 _KIND = re.compile(r"user|system:\S+")
 _OTEL_TRACE = re.compile(r"(?!0{32})[0-9a-f]{32}")
@@ -52,7 +53,7 @@ def fault_of_step(value: object) -> str | None:
 
 
 def fault_of_kind(value: object) -> str | None:
-    if isinstance(value, str) and len(value) <= MAX_ID and _is_unicode(value) and _KIND.fullmatch(value):
+    if fault_of_id(value, "kind") is None and isinstance(value, str) and _KIND.fullmatch(value):
         return None
     return f"kind is {value!r:.60}, not 'user' or 'system:<source>'"
 

@@ -14,6 +14,8 @@ from dashcam.contracts.event import MARK_NAMES, Event, Orphan
 from dashcam.contracts.identity import (
     MARKS,
     MAX_ID,
+    MAX_STEP,
+    MAX_TIME,
     fault_of_id,
     fault_of_kind,
     fault_of_record,
@@ -34,7 +36,7 @@ class _Head(msgspec.Struct):
 
     session_id: _Id
     trace_id: _Id
-    step: Annotated[int, Meta(ge=0)]
+    step: Annotated[int, Meta(ge=0, le=MAX_STEP)]
     kind: _Id
     operation: _Id
     ts: Annotated[datetime, Meta(tz=True)]
@@ -56,7 +58,9 @@ def parse_line(line: bytes, segment: str, offset: int, now: int) -> Event | Orph
         opening = len(encoded := _encode(head)) - 1
         if (
             line.startswith(encoded[:opening])  # then what follows are the fields, to be kept to the letter
+            and line.endswith(b"}")
             and not line.endswith(b"}}")  # as our remarks end, if there are any
+            and 0 <= (ts := round(head.ts.timestamp() * 1e6)) < MAX_TIME
             and _is_plain(head.session_id, head.trace_id, head.kind, head.operation)
         ):
             return Event(
@@ -67,12 +71,12 @@ def parse_line(line: bytes, segment: str, offset: int, now: int) -> Event | Orph
                 head.step,
                 head.kind,
                 head.operation,
-                round(head.ts.timestamp() * 1e6),
+                ts,
                 "{" + line[opening:].lstrip(b",").decode(),
             )
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, RecursionError):
         pass  # not as the SDK writes: find out what it is, and say so
-    return _parse_foreign(line, segment, offset, now)
+    return _parse_foreign(line.removeprefix(b"\xef\xbb\xbf"), segment, offset, now)
 
 
 @lru_cache(maxsize=4096)
@@ -92,6 +96,7 @@ def _parse_foreign(line: bytes, segment: str, offset: int, now: int) -> Event | 
     try:
         line.decode()
         record = _json_of(line)
+        raw = _raw_of(line) if isinstance(record, dict) else {}
     except (ValueError, RecursionError) as error:
         return orphan(f"not JSON: {error}")
     if not isinstance(record, dict):
@@ -99,7 +104,6 @@ def _parse_foreign(line: bytes, segment: str, offset: int, now: int) -> Event | 
     operation = operation_of(record)
     if fault := fault_of_record(record):
         return orphan(fault, operation)
-    raw = _raw_of(line)
     ts = time_of(record)
     for name in ("session_id", "trace_id", "step", "operation"):
         raw.pop(name, None)
@@ -136,15 +140,16 @@ def time_of(record: Mapping[str, Any]) -> int | None:
     try:
         if isinstance(said, str):
             moment = datetime.fromisoformat(said)
-            return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6)
-        if isinstance(said, int | float) and not isinstance(said, bool) and 0 < said < 1e19:
+            ts = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6)
+        elif isinstance(said, int | float) and not isinstance(said, bool) and 0 < said < 1e19:
             # Seconds, milliseconds, microseconds or nanoseconds: their sizes today leave no doubt.
-            for limit, factor in ((1e11, 1e6), (1e14, 1e3), (1e17, 1.0), (1e20, 1e-3)):
-                if said < limit:
-                    return round(said * factor)
+            scales = ((1e11, 1e6), (1e14, 1e3), (1e17, 1.0), (1e20, 1e-3))
+            ts = round(said * next(factor for limit, factor in scales if said < limit))
+        else:
+            return None
     except (ValueError, OverflowError):
-        pass
-    return None
+        return None
+    return ts if 0 <= ts < MAX_TIME else None
 
 
 def _marks(raw: msgspec.Raw) -> int:

@@ -7,6 +7,7 @@ read commit in one transaction, so a crash at any moment repeats nothing and los
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,12 +18,14 @@ import msgspec
 
 from dashcam.contracts.event import Event, Orphan
 from dashcam.dialects.lines import parse_line
+from dashcam.errors import RecordRefused
 from dashcam.sdk.journal import is_finished
-from dashcam.store.base import Ack, Batch, Source, Store
+from dashcam.store.base import Batch, Source, Store
 
 BLOCK = 1 << 20  # bytes read at a time
 MAX_LINE = 256 << 20  # what is longer is no record; its beginning goes to quarantine
 KEPT_OF_LONG = 64 << 10
+SWITCH_SECONDS = 0.0005
 BATCH = 10_000  # records a transaction
 
 # What becomes of bytes behind the last line end: more may come; the writer died in the middle of a
@@ -38,6 +41,7 @@ class Collected(msgspec.Struct):
     orphans: int = 0
     torn: int = 0
     bytes: int = 0
+    unreadable: list[str] = []  # segments or files that could not be read, and why
 
 
 class Pile:
@@ -50,13 +54,17 @@ class Pile:
     def __init__(self, store: Store, progress: Callable[[int], None]) -> None:
         self._store, self._progress = store, progress
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="dashcam-collect")
-        self._under_way: Future[Ack] | None = None
+        self._under_way: Future[tuple[int, int]] | None = None
         self.collected = Collected()
         self._events: list[Event] = []
         self._orphans: list[Orphan] = []
         self._sources: dict[str, Source] = {}
 
     def __enter__(self) -> Pile:
+        # Beside busy Python code each statement waits for the GIL; at Python's 5 ms that is most of the time.
+        # This is our own process: inside a host's nothing is collected.
+        self._interval = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_SECONDS)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *ended: object) -> None:
@@ -66,6 +74,7 @@ class Pile:
                 self._wait()
         finally:
             self._writer.shutdown()
+            sys.setswitchinterval(self._interval)
 
     def add(self, records: Sequence[Event | Orphan], source: Source, size: int) -> None:
         """Take the records of `size` bytes, and the point in their source that is reached with them."""
@@ -82,16 +91,33 @@ class Pile:
             return
         batch = Batch(events=self._events, orphans=self._orphans, sources=list(self._sources.values()))
         self._wait()
-        self._under_way = self._writer.submit(self._store.append, batch)
-        self.collected.events += len(batch.events)
-        self.collected.orphans += len(batch.orphans)
+        self._under_way = self._writer.submit(self._append, batch)
         self.collected.torn += sum(orphan.reason.startswith("torn") for orphan in batch.orphans)
         self._progress(self.collected.bytes)
         self._events, self._orphans, self._sources = [], [], {}
 
     def _wait(self) -> None:
         if self._under_way is not None:
-            self._under_way.result()
+            under_way, self._under_way = self._under_way, None
+            events, orphans = under_way.result()
+            self.collected.events += events
+            self.collected.orphans += orphans
+
+    def _append(self, batch: Batch) -> tuple[int, int]:
+        """Append the batch; where the store refuses one of its records, that one goes to quarantine, alone."""
+        try:
+            self._store.append(batch)
+            return len(batch.events), len(batch.orphans)
+        except RecordRefused:
+            good, orphans = [], list(batch.orphans)
+            for event in batch.events:
+                try:
+                    self._store.append(Batch(events=[event]))
+                    good.append(event)
+                except RecordRefused as error:
+                    orphans.append(_refused(event, error))
+            self._store.append(Batch(events=good, orphans=orphans, sources=batch.sources))
+            return len(good), len(orphans)
 
 
 def collect_journals(store: Store, folder: Path, progress: Progress | None = None) -> Collected:
@@ -108,11 +134,14 @@ def collect_journals(store: Store, folder: Path, progress: Progress | None = Non
                 total += behind
     with Pile(store, lambda done: progress(done, total) if progress else None) as pile:
         for path, source in waiting:
-            # Asked before reading: what a finished segment holds now is all that it will ever hold.
-            ending: Ending = "torn" if is_finished(path) else "wait"
-            with path.open("rb") as file:
-                for records, reached, size in read_records(file, source, ending):
-                    pile.add(records, reached, size)
+            try:
+                # Asked before reading: what a finished segment holds now is all that it will ever hold.
+                ending: Ending = "torn" if is_finished(path) else "wait"
+                with path.open("rb") as file:
+                    for records, reached, size in read_records(file, source, ending):
+                        pile.add(records, reached, size)
+            except OSError as error:  # gone meanwhile, or not for us to read: the others are
+                pile.collected.unreadable.append(f"{path.name}: {error.strerror}")
     return pile.collected
 
 
@@ -174,6 +203,14 @@ def _rest(rest: bytes, source: Source, ending: Ending, now: int) -> list[Event |
         record = parse_line(rest, source.segment, source.offset, now)
         return None if isinstance(record, Orphan) and record.reason.startswith("not JSON") else [record]
     return None
+
+
+def _refused(event: Event, error: RecordRefused) -> Orphan:
+    body = msgspec.json.encode(event.as_record())
+    return Orphan(
+        segment=event.segment, offset=event.offset, reason=f"refused by the store: {error.__cause__}", body=body,
+        operation=event.operation, ts=time.time_ns() // 1000,
+    )  # fmt: skip
 
 
 def orphan_of(source: Source, reason: str, body: bytes, now: int) -> Orphan:

@@ -33,7 +33,7 @@ class _Check(msgspec.Struct, frozen=True):
 
 def collect_files(store: Store, paths: Sequence[Path], progress: Progress | None = None) -> Collected:
     """Bring in what these JSONL files hold beyond what was collected of them before."""
-    paths = [_readable(path) for path in paths]
+    paths, unreadable = _readable_ones(paths)
     total = sum(path.stat().st_size for path in paths)
     known = [source for source in store.sources() if source.path]
     with Pile(store, lambda done: progress(done, total) if progress else None) as pile:
@@ -44,6 +44,7 @@ def collect_files(store: Store, paths: Sequence[Path], progress: Progress | None
                     pile.add(records, _remember(reached, path), size)
             if reached.offset:
                 pile.add((), _remember(reached, path), 0)  # it may have moved without having grown
+        pile.collected.unreadable += unreadable
     return pile.collected
 
 
@@ -117,6 +118,21 @@ def _new_source(path: Path, sources: Sequence[Source]) -> Source:
     while (segment := f"file:{path}#{count}") in taken:
         count += 1
     return Source(segment=segment)
+
+
+def _readable_ones(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
+    """Each file once, whatever links lead to it; and why others can't be read. None at all is an error."""
+    found: dict[str, Path] = {}
+    unreadable: list[UnreadableInput] = []
+    for path in paths:
+        try:
+            real = _readable(path)
+            found.setdefault(inode_of(real), real)
+        except UnreadableInput as error:
+            unreadable.append(error)
+    if unreadable and not found:
+        raise unreadable[0]
+    return list(found.values()), [str(error) for error in unreadable]
 
 
 def _readable(path: Path) -> Path:

@@ -40,7 +40,7 @@ def project(events: Iterable[Event]) -> Projection:
 
 def model_call_of(event: Event) -> ModelCall | None:
     """The call that an event tells of; what is not told, or not legible, is unknown and never 0."""
-    fields = msgspec.json.decode(event.fields)
+    fields = event.data()
     model = fields.get("model")
     if not isinstance(model, str) or not model:
         return None  # a malformed event names no model: it stays in the log, and is counted there
@@ -66,4 +66,6 @@ def _count(value: object) -> int | None:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """A number that can be added to others: not one of 400 digits, nor infinity."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if plain and abs(value) < 1e300 else None  # type: ignore[arg-type]

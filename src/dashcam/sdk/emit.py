@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import msgspec
 
 from dashcam.contracts.identity import MARKS, RESERVED, fault_of_id
 from dashcam.errors import MalformedEvent, ReservedField, SettingsError, UnjoinableRecord, UnknownEvent
@@ -18,14 +17,13 @@ from dashcam.sdk.journal import Journal
 from dashcam.sdk.redaction import Redactor
 from dashcam.sdk.settings import Settings, settings_from
 from dashcam.sdk.steps import counter_of
-from dashcam.sdk.trace import Trace
+from dashcam.sdk.trace import Trace, moved_to
 
 if TYPE_CHECKING:
     from dashcam.sdk.ship import Shipper
 
 log = logging.getLogger("dashcam")
 
-_set = msgspec.structs.force_setattr
 _shapes = VOCABULARY.shapes
 
 # Names and fields come from code, so there are few; where they come from data, they are forgotten in time.
@@ -63,6 +61,8 @@ class Recorder:
                 f"{operation!r:.80}: got {type(trace).__name__} instead of a Trace. "
                 "Start from dashcam.new_trace(session_id=...)."
             )
+        if type(operation) is not str:
+            operation = _name_of(operation)
         parent = trace.parent_span_id if parent_span else None
         start, where = frame(trace.session_id, trace.trace_id, trace.span_id, parent)
         marks = None
@@ -88,9 +88,7 @@ class Recorder:
             self.failed += 1
             if self.failed == 1:
                 log.warning("A record was lost inside dashcam; the agent goes on.", exc_info=True)
-        moved: Trace = trace.__copy__()  # type: ignore[attr-defined]  # as Trace.at(), without the call
-        _set(moved, "step", step + 1)
-        return moved
+        return moved_to(trace, step + 1)
 
     def _plan(self, kind: str, operation: str, fields: dict[str, Any]) -> tuple[Plan, dict[str, Any] | None]:
         """The plan for such a record, remembered if only types can be wrong with it; and its marks."""
@@ -129,6 +127,10 @@ class Recorder:
         if replaced:
             self.unencodable += 1
             marks = {**(marks or {}), "unencodable": replaced}
+        if not RESERVED.isdisjoint(fields):
+            # Only the host's own function can bring these in; what identifies a record is not for it to say.
+            marks = {**(marks or {}), "refused": sorted(RESERVED & fields.keys())}
+            fields = {name: value for name, value in fields.items() if name not in RESERVED}
         return {**fields, MARKS: marks} if marks else fields
 
     def stats(self) -> dict[str, Any]:
@@ -162,6 +164,13 @@ def _shipper_for(settings: Settings) -> Shipper | None:
     return Shipper(settings)
 
 
+def _name_of(operation: object) -> str:
+    """The text of an operation that is some kind of text (an Enum's member, say); anything else is refused."""
+    if isinstance(operation, str):
+        return str.__str__(operation)
+    raise UnjoinableRecord(f"operation is {type(operation).__name__}, not text: a record says what happened.")
+
+
 _recorder: Recorder | None = None
 _starting = threading.RLock()
 # What configure() can't change: a test's own folder stays a test's own folder.
@@ -186,6 +195,10 @@ def _settings_of_environment() -> Settings:
         log.warning("%s Recording with the defaults instead.", error)
         kept = {name: value for name, value in os.environ.items() if name in ("DASHCAM_DATA", "XDG_DATA_HOME")}
         return settings_from(kept, **_pinned)
+    except Exception as error:
+        # No home, no working directory: there is nowhere to record to, and every record counts as dropped.
+        log.warning("There is no folder to record in (%s). Set DASHCAM_DATA to an absolute path.", error)
+        return Settings(data=Path(os.devnull))
 
 
 def write(trace: Trace, operation: str, fields: dict[str, Any], *, parent_span: bool = False) -> Trace:
@@ -234,6 +247,8 @@ def stats() -> dict[str, Any]:
 def _after_fork_in_child() -> None:
     global _starting
     _starting = threading.RLock()
+    if _recorder is not None:  # the parent's counts are the parent's
+        _recorder.malformed = _recorder.redacted = _recorder.unencodable = _recorder.failed = 0
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -37,7 +37,8 @@ def frame(session_id: str, trace_id: str, span_id: str, parent_span_id: str | No
 
 @lru_cache(maxsize=1024)
 def middle(kind: str, operation: str) -> bytes:
-    """What comes between the step and the time."""
+    """What comes between the step and the time. The kind is checked again, as in `frame`."""
+    require_identity("checked", "checked", 0, kind)
     return b',"kind":%b,"operation":%b,"ts":' % (_encode(kind), _encode(operation))
 
 

@@ -36,24 +36,27 @@ class Journal:
         self._settings = settings
         self._folder = settings.journals
         self._limit, self._always = settings.segment_bytes, settings.fsync == "always"
-        self._fd = -1
-        self._number = -1
-        self._size = 0
-        self._next_look = 0.0  # when rotation, fsync and presence are looked at again
-        self._expires = 0.0
-        self._synced = 0.0
         self._told: set[str] = set()
+        self._fd = -1
         self._begin()
-        self.written = self.dropped = self.torn = self.segments = 0
-        self._earlier = 0  # bytes in the segments before this one
-        self.last_error: str | None = None
         _journals.append(self)
 
     def _begin(self) -> None:
-        """A stem of our own; after a fork the child gets another."""
+        """Nothing written yet, and a stem of our own; after a fork the child gets another."""
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
         self._stem = f"{stamp}-{os.getpid()}-{secrets.token_hex(4)}"
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler may record while its thread does. A line is one write, so that is no harm.
+        self._lock = threading.RLock()
+        self._file = (0, 0)  # device and inode of the segment
+        self._number = -1
+        self._size = 0
+        self._earlier = 0  # bytes in the segments before this one
+        self._next_look = 0.0  # when rotation, fsync and presence are looked at again
+        self._expires = 0.0
+        self._synced = 0.0
+        self._news: list[str] = []  # troubles to be logged, when the lock is released
+        self.written = self.dropped = self.torn = self.segments = 0
+        self.last_error: str | None = None
 
     def write(self, line: bytes) -> bool:
         """Append one whole line; return whether it is on disk.
@@ -66,14 +69,20 @@ class Journal:
                     self._look()
                 if _write(self._fd, line) != len(line):
                     self._write_again(line)
+                self._size += len(line)
+                self.written += 1
+                written = True
+                if self._always:
+                    self._fsync()
             except OSError as error:
+                written = False
                 self._drop(error)
-                return False
-            self._size += len(line)
-            self.written += 1
-            if self._always:
-                self._fsync()
-            return True
+            if not self._news:
+                return written
+        # Outside the lock: a handler of the host's may record in its turn.
+        while self._news:
+            log.warning(self._news.pop())
+        return written
 
     @property
     def written_bytes(self) -> int:
@@ -92,13 +101,23 @@ class Journal:
     def _look(self) -> None:
         """What need not be done for every line: rotate, fsync, see that the segment is still there."""
         now = _monotonic()
-        gone = self._fd >= 0 and os.fstat(self._fd).st_nlink == 0
-        if self._fd < 0 or gone or self._size >= self._limit or now >= self._expires:
+        if not self._is_there() or self._size >= self._limit or now >= self._expires:
             self._open_next()
         if self._settings.fsync == "interval" and now - self._synced >= FSYNC_SECONDS:
             self._synced = now
             self._fsync()
         self._next_look = now + PRESENCE_SECONDS
+
+    def _is_there(self) -> bool:
+        """Whether our descriptor is open, still means our segment, and that is still in its folder.
+
+        A host that closes all descriptors, as daemons do, leaves us with a number that may soon be its own file's.
+        """
+        try:
+            found = os.fstat(self._fd)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._file and found.st_nlink > 0
 
     def _open_next(self) -> None:
         self._close()
@@ -106,8 +125,9 @@ class Journal:
         path = self._folder / f"{self._stem}-{self._number + 1}.jsonl"
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_SH)
+        made = os.fstat(fd)
         self._earlier += self._size
-        self._fd, self._size = fd, 0
+        self._fd, self._size, self._file = fd, 0, (made.st_dev, made.st_ino)
         self._number += 1
         self.segments += 1
         self._expires = _monotonic() + self._settings.segment_seconds
@@ -129,12 +149,14 @@ class Journal:
         kind = f"{error.errno} {what}"
         if kind not in self._told:
             self._told.add(kind)
-            log.warning("A record %s: %s. Counted in dashcam.stats().", what, self.last_error)
+            self._news.append(f"A record {what}: {self.last_error}. Counted in dashcam.stats().")
 
     def _close(self) -> None:
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            os.close(fd)
+        if self._is_there():
+            if self._settings.fsync != "never":
+                self._fsync()
+            os.close(self._fd)
+        self._fd = -1
 
     def close(self) -> None:
         """Let go of the segment: from here on a reader may take it for finished."""
@@ -145,10 +167,11 @@ class Journal:
             _journals.remove(self)
 
     def after_fork(self) -> None:
-        """In the child: the parent's segment is the parent's."""
-        self._close()
+        """In the child: the parent's segment and counts are the parent's."""
+        if self._is_there():
+            os.close(self._fd)
+        self._fd = -1
         self._begin()
-        self._number, self._next_look = -1, 0.0
 
 
 _journals: list[Journal] = []

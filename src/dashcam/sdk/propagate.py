@@ -36,14 +36,20 @@ def otel_span_id(span_id: str) -> str:
 def inject(trace: Trace, headers: MutableMapping[str, str] | None = None) -> MutableMapping[str, str]:
     """Write `trace` into the headers of a request; what is there already is kept or replaced by name."""
     headers = {} if headers is None else headers
-    headers["traceparent"] = f"00-{otel_trace_id(trace.trace_id)}-{otel_span_id(trace.span_id)}-01"
+    # Names of headers have no case: one that is there in another spelling would be a second identity.
+    spelled = {name.lower(): name for name in headers}
+
+    def put(name: str, value: str) -> None:
+        headers[spelled.get(name.lower(), name)] = value
+
     ours = {"session.id": trace.session_id, "dashcam.kind": trace.kind, "dashcam.step": str(trace.step)}
-    existing = next((name for name in headers if name.lower() == "baggage"), "baggage")
-    members = [member for member in headers.get(existing, "").split(",") if _name_of(member) not in {"", *ours}]
-    members += [f"{name}={quote(value, safe=_SAFE.replace(',', ''))}" for name, value in ours.items()]
-    headers[existing] = ",".join(member.strip() for member in members)
-    headers[SESSION_HEADER] = quote(trace.session_id, safe=_SAFE)
-    headers[TRACE_HEADER] = quote(trace.trace_id, safe=_SAFE)
+    others = headers.get(spelled.get("baggage", "baggage"), "").split(",")
+    members = [member.strip() for member in others if _name_of(member) not in {"", *ours}]
+    members += [f"{name}={quote(value, safe=_SAFE)}" for name, value in ours.items()]
+    put("traceparent", f"00-{otel_trace_id(trace.trace_id)}-{otel_span_id(trace.span_id)}-01")
+    put("baggage", ",".join(members))
+    put(SESSION_HEADER, quote(trace.session_id, safe=_SAFE))
+    put(TRACE_HEADER, quote(trace.trace_id, safe=_SAFE))
     return headers
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -72,7 +73,7 @@ def settings_from(environment: Mapping[str, str], **given: Any) -> Settings:
     read: dict[str, Any] = {
         "data": Path(environment.get("DASHCAM_DATA") or default_data_folder(environment)),
         "project": environment.get("DASHCAM_PROJECT") or "default",
-        "strict": _switch(environment, "DASHCAM_STRICT", "pytest" in sys.modules),
+        "strict": _switch(environment, "DASHCAM_STRICT", _under_pytest()),
         "fsync": environment.get("DASHCAM_FSYNC") or "never",
         "url": environment.get("DASHCAM_URL") or None,
         "api_key": environment.get("DASHCAM_API_KEY") or None,
@@ -93,6 +94,11 @@ def default_data_folder(environment: Mapping[str, str]) -> Path:
     base = Path(environment.get("XDG_DATA_HOME", ""))
     # The XDG specification: a relative path there is invalid and to be ignored.
     return (base if base.is_absolute() else Path.home() / ".local" / "share") / "dashcam"
+
+
+def _under_pytest() -> bool:
+    """Whether pytest runs this process, rather than that something has imported it."""
+    return "pytest" in sys.modules and ("PYTEST_VERSION" in os.environ or "PYTEST_CURRENT_TEST" in os.environ)
 
 
 def _switch(environment: Mapping[str, str], name: str, default: bool) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextvars import Token
 from datetime import datetime
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dashcam.sdk import emit, mint
-from dashcam.sdk.trace import Trace, make_current, restore_current
+from dashcam.sdk.trace import Before, Trace, make_current, restore_current
 
 
 class _Opened(NamedTuple):
@@ -18,7 +17,7 @@ class _Opened(NamedTuple):
 
     at: datetime
     ns: int
-    token: Token[Trace | None]
+    before: Before
 
 
 class Span(Trace, frozen=True, kw_only=True, eq=False, gc=True):
@@ -43,7 +42,7 @@ class Span(Trace, frozen=True, kw_only=True, eq=False, gc=True):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         began = self.opened.pop()
-        restore_current(began.token)
+        restore_current(began.before)
         outcome: dict[str, Any] = {
             "name": self.name,
             "started_at": began.at,

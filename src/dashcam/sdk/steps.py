@@ -8,46 +8,54 @@ passed along by hand has no counter; its step is written as it stands.
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 
-# A long-lived process sees many traces. The oldest counters go first; by then their runs are over.
+# A long-lived process sees many traces. Counters that nobody holds go, the longest unused first.
 MAX_COUNTED = 10_000
 
 
 class StepCounter:
     """The next free step of one trace."""
 
-    __slots__ = ("_lock", "_next")
+    __slots__ = ("_lock", "_steps", "users")
 
     def __init__(self, first: int) -> None:
-        self._lock = threading.Lock()
-        self._next = first
+        self._lock = threading.RLock()
+        self._steps = itertools.count(first)
+        self.users = 0  # blocks that it is current in
 
     def take(self, at_least: int) -> int:
         """Reserve and return the next step, never below `at_least`."""
-        with self._lock:
-            step = self._next if self._next > at_least else at_least
-            self._next = step + 1
-            return step
+        step = next(self._steps)  # in one piece: neither a thread nor a signal handler comes in between
+        if step < at_least:  # somebody counted on by hand, or in another process
+            with self._lock:
+                step = next(self._steps)
+                if step < at_least:
+                    self._steps, step = itertools.count(at_least + 1), at_least
+        return step
 
     def _after_fork(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 _counters: dict[str, StepCounter] = {}
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 counter_of = _counters.get
 
 
-def count_steps(trace_id: str, first: int) -> None:
+def count_steps(trace_id: str, first: int) -> StepCounter:
     """From now on, count the steps of this trace for all who write to it in this process."""
     with _lock:
-        if trace_id not in _counters:
-            if len(_counters) >= MAX_COUNTED:
-                del _counters[next(iter(_counters))]
-            _counters[trace_id] = StepCounter(first)
+        counter = _counters.pop(trace_id, None) or StepCounter(first)
+        if len(_counters) >= MAX_COUNTED:
+            idle = next((name for name, other in _counters.items() if not other.users), None)
+            if idle is not None:
+                del _counters[idle]
+        _counters[trace_id] = counter  # at the end: the longest unused go first
+        return counter
 
 
 def swap_counters(fresh: dict[str, StepCounter]) -> dict[str, StepCounter]:
@@ -62,7 +70,7 @@ def swap_counters(fresh: dict[str, StepCounter]) -> dict[str, StepCounter]:
 def _after_fork() -> None:
     # A lock that another thread held at the moment of the fork would stay locked for ever.
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     for counter in _counters.values():
         counter._after_fork()
 

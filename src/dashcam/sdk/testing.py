@@ -54,12 +54,16 @@ class Tape:
         """Every record so far, in the order in which they were written."""
         if self._kept is not None:
             return self._kept
-        lines = (line for path in sorted(self.folder.rglob("*.jsonl")) for line in path.read_bytes().splitlines())
-        return [msgspec.json.decode(line) for line in lines]
+        segments = sorted(self.folder.rglob("*.jsonl"), key=lambda path: (path.stem.rpartition("-")[0], _number(path)))
+        return [msgspec.json.decode(line) for path in segments for line in path.read_bytes().splitlines()]
 
     def keep(self) -> None:
         """Hold what there is, since the folder may go."""
         self._kept = self.records
+
+
+def _number(segment: Path) -> int:
+    return int(segment.stem.rpartition("-")[2])
 
 
 @contextmanager
@@ -77,9 +81,10 @@ def recording(folder: Path | None = None, **settings: Any) -> Iterator[Tape]:
         pinned_before = emit.pin(pinned)
         source_before = mint.use_source(CountingSource())
         counters_before = swap_counters({})
-        emit.configure(**settings)
-        tape = Tape(emit.recorder().settings.journals)
+        tape = Tape(pinned["data"])
         try:
+            emit.configure(**settings)
+            tape.folder = emit.recorder().settings.journals
             yield tape
         finally:
             swap_counters(counters_before)

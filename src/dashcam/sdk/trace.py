@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from dashcam.contracts.identity import fault_of_id, require_identity, root_span_id
 from dashcam.errors import UnjoinableRecord
 from dashcam.sdk import mint
-from dashcam.sdk.steps import count_steps
+from dashcam.sdk.steps import StepCounter, count_steps
 
 if TYPE_CHECKING:
     from dashcam.sdk.span import Span
@@ -27,8 +27,9 @@ class Trace(msgspec.Struct, frozen=True, gc=False):  # gc: it holds nothing that
     `system:<source>`; `span_id` is the span that records belong to (the trace's root, until `span()`).
     """
 
-    session_id: str
-    trace_id: str
+    # Never optional; a default only so that leaving one out is told as what it is, an UnjoinableRecord.
+    session_id: str = ""
+    trace_id: str = ""
     step: int = 0
     kind: str = "user"
     span_id: str = ""
@@ -42,16 +43,14 @@ class Trace(msgspec.Struct, frozen=True, gc=False):  # gc: it holds nothing that
             value = getattr(self, name)
             if value is not None and (fault := fault_of_id(value, name)):
                 raise UnjoinableRecord(f"{fault}: it could not be joined to its span.")
+        for name in ("session_id", "trace_id", "kind", "span_id", "parent_span_id"):
+            value = getattr(self, name)
+            if type(value) is not str and value is not None:
+                _set(self, name, str.__str__(value))  # an Enum's member, say: kept as the text that it is
 
     def tick(self) -> Trace:
         """The same trace, one step on."""
-        return self.at(self.step + 1)
-
-    def at(self, step: int) -> Trace:
-        """The same trace at another step. A copy isn't checked again: only the step differs."""
-        moved: Trace = self.__copy__()  # type: ignore[attr-defined]  # msgspec's own, four times as fast as copy()
-        _set(moved, "step", step)
-        return moved
+        return moved_to(self, self.step + 1)
 
     def span(self, name: str, /, **fields: Any) -> Span:
         """A child of this trace, for the part of the work called `name`.
@@ -72,6 +71,13 @@ class Trace(msgspec.Struct, frozen=True, gc=False):  # gc: it holds nothing that
             name=name,
             fields=fields,
         )
+
+
+def moved_to(trace: Trace, step: int) -> Trace:
+    """The same trace at a later step. A copy isn't checked again: only the step differs."""
+    moved: Trace = trace.__copy__()  # type: ignore[attr-defined]  # msgspec's own, four times as fast as copy()
+    _set(moved, "step", step)
+    return moved
 
 
 def new_trace(session_id: str = "", *, trace_id: str | None = None, kind: str = "user") -> Trace:
@@ -108,20 +114,29 @@ def current_trace() -> Trace:
 @contextmanager
 def use_trace(trace: Trace) -> Iterator[Trace]:
     """Make `trace` current inside the block, for this thread or task and the tasks it starts."""
-    token = make_current(trace)
+    before = make_current(trace)
     try:
         yield trace
     finally:
-        restore_current(token)
+        restore_current(before)
 
 
-def make_current(trace: Trace) -> Token[Trace | None]:
-    count_steps(trace.trace_id, trace.step)
-    return _current.set(trace)
+class Before(NamedTuple):
+    """What was current before, and the counter that is held meanwhile."""
+
+    token: Token[Trace | None]
+    counter: StepCounter
 
 
-def restore_current(token: Token[Trace | None]) -> None:
+def make_current(trace: Trace) -> Before:
+    counter = count_steps(trace.trace_id, trace.step)
+    counter.users += 1
+    return Before(_current.set(trace), counter)
+
+
+def restore_current(before: Before) -> None:
+    before.counter.users -= 1
     # ValueError: left in another context than it was entered in, as async generators do. That context
     # never had this trace, so there is nothing to put back, and it is no fault of the host's.
     with suppress(ValueError):
-        _current.reset(token)
+        _current.reset(before.token)

@@ -64,7 +64,7 @@ class Shape:
                 found.append(f"missing {field} ({_TYPES[kind][0]})")
         for field, kind in (self.required | self.optional).items():
             value, (wanted, types) = fields.get(field), _TYPES[kind]
-            if value is not None and types and type(value) not in types:
+            if value is not None and types and not _is_one_of(value, types):
                 found.append(f"{field} is {type(value).__name__}, not {wanted}")
         if self.closed:
             unknown = fields.keys() - self.required.keys() - self.optional.keys()
@@ -80,6 +80,11 @@ class Shape:
             "closed": self.closed,
             "doc": self.doc,
         }
+
+
+def _is_one_of(value: object, types: frozenset[type]) -> bool:
+    """Whether a value has one of these types, or one made from it, such as a StrEnum. True is no number."""
+    return type(value) in types or (not isinstance(value, bool) and isinstance(value, tuple(types)))
 
 
 class Vocabulary:

@@ -26,6 +26,8 @@ _QUESTIONS = (
     (("request", "reply", "message", "user"), "no conversation: this can't be put into its session"),
 )
 SAMPLES = 5
+REASONS = 10_000  # the newest orphans, whose reasons are counted
+JOURNALS = "journals of this project"
 _OTHERWISE = "no timeline: this can't be put into the run that it belongs to"
 
 
@@ -98,9 +100,14 @@ def report_of(events: int, orphans: Sequence[Orphan], source: str) -> OrphanRepo
 
 def load(store: Reader) -> OrphanReport:
     """The report on everything in the store."""
-    sources = [(figure.by, figure.events + figure.orphans, figure.orphans) for figure in store.figures("source")]
+    names = {source.segment: source.path or JOURNALS for source in store.sources()}
+    records, lost = Counter[str](), Counter[str]()
+    for figure in store.figures("source"):
+        records[names[figure.by]] += figure.events + figure.orphans
+        lost[names[figure.by]] += figure.orphans
+    sources = [(name, count, lost[name]) for name, count in sorted(records.items())]
     operations = Counter({figure.by: figure.orphans for figure in store.figures("operation") if figure.orphans})
-    return _report(operations, list(store.orphans(limit=1000)), sources)
+    return _report(operations, list(store.orphans(limit=REASONS)), sources)
 
 
 def _report(

@@ -59,7 +59,9 @@ def load_session(store: Reader, session_id: str, where: str) -> list[Timeline]:
     found = store.traces(session_id)
     if not found:
         raise SessionNotFound(session_id, where)
-    return [timeline_of(list(store.events(EventFilter(trace_id=summary.trace_id)))) for summary in found]
+    # By both ids: trace ids from outside are opaque, and two sessions may well use the same.
+    filters = [EventFilter(session_id=session_id, trace_id=summary.trace_id) for summary in found]
+    return [timeline_of(list(store.events(wanted))) for wanted in filters]
 
 
 def of_events(events: Sequence[Event], trace_id: str, where: str) -> Timeline:
@@ -79,7 +81,7 @@ def session_of_events(events: Sequence[Event], session_id: str, where: str) -> l
 
 def timeline_of(run: Sequence[Event]) -> Timeline:
     """The events of one trace as a timeline, in the order of their steps, then of their times."""
-    run = sorted(run, key=lambda event: (event.step, event.ts, event.seq))
+    run = sorted(run, key=lambda event: (event.step, event.ts, event.segment, event.offset))
     records = [event.as_record() for event in run]
     start, end = min(event.ts for event in run), max(event.ts for event in run)
     depths, unfinished = _depths(records)
@@ -103,13 +105,13 @@ def timeline_of(run: Sequence[Event]) -> Timeline:
 
 
 def _step(event: Event, record: dict[str, Any], at_ms: float, depth: int, unfinished: set[Any]) -> Step:
-    fields = msgspec.json.decode(event.fields)
+    fields = event.data()
     shown = {name: value for name, value in fields.items() if name not in _HIDDEN and name not in _ALIASES}
     # An alias that says something else than the columns is a field like any other.
     shown |= {name: fields[name] for name in _ALIASES & fields.keys() if not _is_told(name, fields[name], event)}
     marks = fields.get(MARKS)
     found = tuple(sorted(marks)) if isinstance(marks, dict) else ()
-    if event.operation == "span_started" and fields.get("span_id") in unfinished:
+    if event.operation == "span_started" and _text(fields.get("span_id")) in unfinished:
         found += ("never ended",)
     return Step(
         step=event.step,
@@ -141,10 +143,10 @@ def _failures(run: Sequence[Event], records: Sequence[Mapping[str, Any]]) -> int
             continue
         if event.operation != "span_ended":
             count += 1
-            told.add(record.get("span_id"))
+            told.add(_text(record.get("span_id")))
         else:
-            count += record.get("span_id") not in told
-            told.add(record.get("parent_span_id"))
+            count += _text(record.get("span_id")) not in told
+            told.add(_text(record.get("parent_span_id")))
     return count
 
 
@@ -154,9 +156,9 @@ def _depths(records: Sequence[Mapping[str, Any]]) -> tuple[list[int], set[Any]]:
     open_spans: set[Any] = set()
     depths = []
     for record in records:
-        span, operation = record.get("span_id"), record.get("operation")
+        span, operation = _text(record.get("span_id")), record.get("operation")
         if operation == "span_started":
-            inside[span] = inside.get(record.get("parent_span_id"), 0) + 1
+            inside[span] = inside.get(_text(record.get("parent_span_id")), 0) + 1
             open_spans.add(span)
         elif operation == "span_ended":
             open_spans.discard(span)
@@ -176,8 +178,13 @@ def _sum(run: Sequence[Event], records: Sequence[Mapping[str, Any]], *told_by: t
     return sum(told) if told else None
 
 
+def _text(value: object) -> str | None:
+    """An id, if it is one: other programs may put anything there."""
+    return value if isinstance(value, str) else None
+
+
 def _is_amount(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
 
 
 def _whole(value: float | None) -> int | None:

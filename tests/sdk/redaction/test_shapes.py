@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from credential_samples import MIXED, PERSONAL, SAMPLES
@@ -197,3 +200,46 @@ def test_a_hundred_kilobytes_made_to_hurt_take_a_record_no_second(half: str) -> 
     started = time.process_time()
     redactor.apply({"note": text})
     assert time.process_time() - started < 1
+
+
+@contextmanager
+def at_most(seconds: float, what: str) -> Iterator[None]:
+    """Break off what takes more processor time than this; an expression that hangs would never say so."""
+
+    def too_long(number: int, frame: object) -> None:
+        raise TimeoutError(what)
+
+    before = signal.signal(signal.SIGVTALRM, too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def cut_off(sample: str, size: int, cuts: int) -> Iterator[str]:
+    """The sample's beginning, then a run of what it is made of, and no ending that would make it match."""
+    others = [char for char in dict.fromkeys(sample) if not char.isalnum()]
+    runs = ["A", "a", "1", "aB3", *others, *(f"a{char}" for char in others), sample[-7:-1]]
+    for cut in sorted({len(sample) * part // cuts for part in range(1, cuts + 1)}):
+        for run in runs:
+            text = sample[:cut] + run * (size // len(run))
+            yield text
+            yield text + "{"  # a stranger, at which many an expression begins to give back
+
+
+@pytest.mark.parametrize(("size", "cuts"), [(400, 40), (100_000, 4)])
+@pytest.mark.parametrize("pattern", [*CREDENTIALS, *PERSONAL_ROWS], ids=lambda pattern: pattern.name)
+def test_a_secret_that_was_cut_off_takes_no_pattern_long(pattern: Pattern, size: int, cuts: int) -> None:
+    sample, _ = {**SAMPLES, **PERSONAL}[pattern.name]
+    for text in cut_off(sample, size, cuts):
+        with at_most(2, text[:80]):
+            pattern.hide(text)
+
+
+@pytest.mark.parametrize("size", [26, 400, 100_000])
+def test_a_private_key_that_was_cut_off_is_hidden_at_once(size: int) -> None:
+    text = "-----BEGIN PRIVATE KEY-----" + "A" * size
+    with at_most(2, "PEM"):
+        assert Redactor(Redaction()).apply({"note": text})[0]["note"] == REDACTED

@@ -23,12 +23,12 @@ _SEPARATOR = (
 _SCHEME = r"(?:(?:bearer|basic|token|apikey|api-key|negotiate|ntlm|key)[ \t]{1,4})?"
 # JSON in a JSON text has \" for ", and three backslashes one level further down. What is inside a quote
 # of n backslashes has more of them before its own. No closing quote (a text cut off): up to the line's end.
-_QUOTED = r"(?:[^\\\"'`\r\n]+|(?!(?P=quote))(?:(?(esc)\\{1,16}|\\)[^\r\n]|[^\\\r\n]))+"
+_QUOTED = r"(?:[^\\\"'`\r\n]++|(?!(?P=quote))(?:(?(esc)\\{1,16}|\\)[^\r\n]|[^\\\r\n]))+"
 # Unquoted, a value may hold , ; & ) ] } | but not where another assignment or nothing follows. What goes on
 # like a call or an index is code; that is told here, because a check after the fact would have read on.
 _BARE = (
     r"(?![({]|\[(?!redacted\])|//|(?:[a-z_]{1,64}|\w{1,64}\.\w{1,64})(?:\.\w{1,64}){0,8}[(\[](?!redacted\]))"
-    r"(?:[^\s\"'`<>,;&|)\[\]}\\]+|\[(?:redacted\])?|\\(?![nrt\"'\\])"
+    r"(?:[^\s\"'`<>,;&|)\[\]}\\]++|\[(?:redacted\])?|\\(?![nrt\"'\\])"
     r"|[,;&|)\]}](?=[^\s\"'`<>,;&|)\]}\\:.])(?![\w.%-]{1,32}[=:]))+"
 )
 VALUE = (

@@ -55,10 +55,12 @@ def _is_basic(text: str, match: re.Match[str]) -> bool:
 
 _NAMES = "|".join(ending.replace("_", "[-_. ]?") for ending in ENDINGS)
 _A, _W = "[A-Za-z0-9]", "[A-Za-z0-9_-]"
-# Up to END, or, where the block was cut off, as far as it looks like one. Neither passes five dashes.
+# Up to END, or, where the block was cut off, as far as it looks like one. Neither passes five dashes, and
+# neither gives back what it took: a run that could be cut in many ways would be tried in all of them.
 _PEM = (
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?:[^-]+|-(?!----))*-----END[^-\r\n]{0,60}-----|(?:[A-Za-z0-9+/=\s\\:,.()\[\]]+|-(?!----))*)"
+    r"(?:[^-]*+(?>(?:-(?!----)[^-]*+)*)-----END[^-\r\n]{0,60}-----"
+    r"|[A-Za-z0-9+/=\s\\:,.()\[\]]*+(?>(?:-(?!----)[A-Za-z0-9+/=\s\\:,.()\[\]]*+)*))"
 )
 _COOKIE = r"cookie[\"'\\]{0,6}[ \t]{0,4}:[ \t]{0,4}(?P<hide>[^\s=;:\"'\\]{1,128}=[^\r\n\"'\\]+)"
 _URL = r"://[^\s/:@\"'<>]{0,256}:(?!\d{1,5}[/?#])(?P<hide>[^\s/\"'<>]{1,512})@"
@@ -67,7 +69,7 @@ _AWS4 = r"aws4-[a-z0-9-]{1,32} {1,4}(?P<hide>credential=[^\r\n\"'\\]+)"
 _ODBC = r";[ \t]{0,4}pwd[ \t]{0,4}=[ \t]{0,4}(?P<hide>[^\s;\"']+)"
 _BEARER = r"bearer {1,4}(?P<hide>[a-z0-9._~+/=-]{8,})"
 _BASIC = r"B(?:asic|ASIC) {1,4}(?P<hide>[A-Za-z0-9+/]{8,}={0,2})"
-_ELEMENT = rf"<[a-z0-9_.:-]{{0,48}}?(?:token|pwd|{_NAMES})>(?P<hide>[^<>]+)</"
+_ELEMENT = rf"<[a-z0-9_.:-]{{0,48}}?(?:token|pwd|{_NAMES})>(?P<hide>[^<>]++)</"
 _FLAG = rf"--(?!-)[a-z0-9-]{{0,32}}?(?P<name>token|{_NAMES})[ \t]{{1,4}}{VALUE}"
 _UNDERSCORED = rf"(?:gsk|r8|lsv2_[ps][tk]|dop_v1|shpat|dckr_pat)_{_W}{{24,}}"
 

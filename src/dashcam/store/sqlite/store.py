@@ -13,7 +13,7 @@ from typing import Self
 from dashcam.contracts.call import ModelCall
 from dashcam.contracts.event import Event, Orphan
 from dashcam.contracts.span import LogRecord, Span
-from dashcam.errors import StoreError, UnreadableInput
+from dashcam.errors import RecordRefused, StoreError, UnreadableInput
 from dashcam.store.base import (
     Ack,
     Batch,
@@ -34,6 +34,10 @@ from dashcam.store.sqlite.connection import WriterLock, open_reader, open_writer
 from dashcam.store.sqlite.contexts import ContextWriter, context
 from dashcam.store.sqlite.log import LogWriter
 from dashcam.store.sqlite.retain import retain
+
+
+# When a record and not the disk is at fault.
+_REFUSALS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, OverflowError, UnicodeEncodeError)
 
 
 class SqliteReader:
@@ -135,6 +139,8 @@ class SqliteStore(SqliteReader):
                 self._connection.execute("ROLLBACK")
             self._log.forget()
             self._contexts = ContextWriter(self._connection)
+            if isinstance(error, _REFUSALS):
+                raise RecordRefused(f"{self.path} can't hold this: {error}. Nothing of this batch was kept.") from error
             if isinstance(error, sqlite3.Error):
                 raise StoreError(
                     f"{self.path} could not be written: {error}. Nothing of this batch was kept."
