@@ -51,9 +51,8 @@ def run() -> list[Figure]:
         rows = rows[:20_000]  # the others would only make the garbage collector's rounds longer
         ours = collect(settings, "alone.db")
         stored = (settings.folder / "alone.db").stat().st_size
-        with busy_thread(switch_interval=0.0005):  # as the server sets it
+        with busy_thread():
             beside = collect(settings, "beside.db")
-        with busy_thread(switch_interval=0.005):  # as Python comes
             naive = bare_insert(rows, Path(folder) / "naive.db", 1)
     return [
         plain("events", EVENTS, ""),
@@ -88,7 +87,7 @@ def collect(settings: Settings, name: str) -> float:
 
 
 @contextmanager
-def busy_thread(switch_interval: float) -> Iterator[None]:
+def busy_thread() -> Iterator[None]:
     """A thread that never stops computing, as a server's own code may."""
     stop = threading.Event()
 
@@ -98,8 +97,6 @@ def busy_thread(switch_interval: float) -> Iterator[None]:
             for _ in range(10_000):
                 number = (number * 31 + 7) % 1_000_003
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(switch_interval)
     thread = threading.Thread(target=busy)
     thread.start()
     try:
@@ -107,7 +104,6 @@ def busy_thread(switch_interval: float) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
-        sys.setswitchinterval(before)
 
 
 def rows_of(settings: Settings) -> list[tuple[object, ...]]:

@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import re
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from itertools import pairwise
@@ -283,3 +283,14 @@ def test_an_error_that_cannot_be_shown_is_recorded_all_the_same(tape: dashcam.te
     with pytest.raises(Hostile), new_trace("s").span("work"):
         raise Hostile
     assert tape.records[-1]["error"]["type"].endswith("Hostile")
+
+
+def test_a_reader_who_had_enough_is_no_error(tape: dashcam.testing.Tape) -> None:
+    def tokens() -> Iterator[int]:
+        with new_trace("s").span("stream"):
+            yield from range(100)
+
+    stream = tokens()
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert tape.records[-1]["status"] == "ok"

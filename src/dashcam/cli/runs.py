@@ -84,9 +84,9 @@ def sessions(
 
 
 def orphans(file: File = None, data: Data = None, project: Project = None, as_json: Json = False) -> None:
-    """Print what can't be joined: records without session, trace or step.
+    """Print what can't be joined, from where, and why.
 
-    The rate, by source; the reasons; which question each kind leaves unanswered; the newest of them.
+    Orphans are records without session, trace or step. The rate, by source; the reasons; which question each kind leaves unanswered; the newest of them.
     """
     if file:
         events, found, names = records_in(file)

@@ -28,7 +28,7 @@ _SPAN = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 def collect(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="JSONL files of other programs; none: the journals."),
+        typer.Argument(metavar="FILE", help="JSONL files of other programs; none: the journals."),
     ] = None,
     data: Data = None,
     project: Project = None,

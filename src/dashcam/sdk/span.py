@@ -43,13 +43,14 @@ class Span(Trace, frozen=True, kw_only=True, eq=False, gc=True):
     ) -> None:
         began = self.opened.pop()
         restore_current(began.before)
+        failed = error is not None and not isinstance(error, GeneratorExit)  # that is a reader who had enough
         outcome: dict[str, Any] = {
             "name": self.name,
             "started_at": began.at,
             "duration_ms": (mint.source().monotonic_ns() - began.ns) / 1e6,
-            "status": "ok" if error is None else "error",
+            "status": "error" if failed else "ok",
         }
-        if error is not None:
+        if error is not None and failed:
             outcome["error"] = {"type": type(error).__qualname__, "message": _message_of(error)}
         emit.write(self, "span_ended", outcome, parent_span=True)
 

@@ -52,6 +52,8 @@ _WORDS = frozenset(
         """,
     )
 )
+# Where the last word of a name stands in every other text, the first is looked for.
+_LOOKED_FOR = {"value": "secr", "confirmation": "pass"}
 _IN_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 
@@ -106,7 +108,7 @@ def _is_alone(text: str, start: int, end: int) -> bool:
 
 
 def _assignment(stem: str, looks_back: str = "") -> str:
-    return rf"(?a)(?P<name>{stem}{looks_back}s?){_SEPARATOR}{_SCHEME}{VALUE}"
+    return rf"(?a)(?P<name>{stem}{looks_back}s?(?:[-_]?\d{{1,4}})?){_SEPARATOR}{_SCHEME}{VALUE}"
 
 
 def assignments() -> Iterable[Pattern]:
@@ -121,7 +123,7 @@ def assignments() -> Iterable[Pattern]:
         yield Pattern(
             name=f"{stem} assignment",
             gates=_ASSIGN,
-            literals=(stem[:4],),  # password, passwd, passphrase: one look for all
+            literals=(_LOOKED_FOR.get(stem, stem[:4]),),  # password, passwd, passphrase: one look for all
             regex=_assignment(stem, f"(?:{'|'.join(looks_back)})" if looks_back else ""),
             folded=True,
             check=assigns,

@@ -32,7 +32,8 @@ class Secrecy(IntEnum):
 _TOKENS = ("access_token", "refresh_token", "auth_token", "bearer_token", "session_token")
 ENDINGS = (
     *("password", "passwd", "passphrase", "passcode", "password_hash", "secret", "credential", "cookie"),
-    *("authorization", "basic_auth", "connection_string"),
+    *("authorization", "basic_auth", "connection_string", "password_confirmation"),
+    *("secret_string", "secret_value"),  # as AWS and others answer with one
     *("api_key", "access_key", "secret_key", "private_key", "signing_key", "encryption_key"),
     *("master_key", "account_key", "shared_key", "subscription_key"),
     # `pass` alone counts tests, and `first_pass` is no password.
@@ -46,6 +47,9 @@ _HARMLESS_TOKEN = re.compile(
     r"|per|eos|bos|pad|unk|sep|cls|mask|stop|start|end|special)[-_. ]?(?i:token)$"
 )
 _NOISE = re.compile(r"[\W_]+")
+_DIGITS = "0123456789"
+# Too short to be the end of a name: `oauth` and `requires_auth` say how, not what.
+_WHOLE = frozenset(("auth", "bearer"))
 
 
 def squash(name: str) -> str:
@@ -58,8 +62,11 @@ _SQUASHED_TOKENS = tuple(map(squash, _TOKENS))
 
 
 def secrecy_of(name: str) -> Secrecy:
-    """Judge a key, a variable or a header by its name. What counts tokens is never a secret."""
-    flat = squash(name)
+    """Judge a key, a variable or a header by its name. What counts tokens is never a secret.
+
+    A number at the end makes no other name: `API_KEY_1`, `password2`.
+    """
+    flat = squash(name).rstrip(_DIGITS)
     if flat.endswith("allowcredentials"):
         return Secrecy.NONE  # a header that says true
     if flat.endswith("tokens"):
@@ -67,8 +74,8 @@ def secrecy_of(name: str) -> Secrecy:
     if flat.endswith(_SQUASHED_ENDINGS) or (flat.endswith("s") and flat[:-1].endswith(_SQUASHED_ENDINGS)):
         return Secrecy.ANY
     if flat.endswith("token"):
-        return Secrecy.NONE if _HARMLESS_TOKEN.search(name) else Secrecy.TEXT
+        return Secrecy.NONE if _HARMLESS_TOKEN.search(name.rstrip(_DIGITS + "-_. ")) else Secrecy.TEXT
     # A bare PWD is the folder that a shell is in.
     if flat.endswith("pwd") and squash(name.rpartition(" ")[2]) not in {"pwd", "oldpwd"}:
         return Secrecy.ANY
-    return Secrecy.TEXT if flat.endswith("jwt") else Secrecy.NONE
+    return Secrecy.TEXT if flat.endswith("jwt") or flat in _WHOLE else Secrecy.NONE

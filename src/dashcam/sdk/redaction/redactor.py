@@ -110,13 +110,17 @@ class Redactor:
         return Redacted(given, list(dict.fromkeys((*taken, *map(str, changed)))), replaced)
 
     def secrecy_of(self, name: str) -> Secrecy:
-        """Judge a name, by our list and the host's."""
-        judged = names.secrecy_of(name[-MAX_NAME:]) if self._credentials else Secrecy.NONE
-        if self._keys and names.squash(name) in self._keys:
-            judged = Secrecy.ANY
+        """Judge a name, by our list and the host's, and know it from then on."""
+        judged = self.judge(name)
         if judged is Secrecy.NONE and len(name) <= SHORT and self.scrub(name) is name:
             remember(name, self.innocent)
         return judged
+
+    def judge(self, name: str) -> Secrecy:
+        """As `secrecy_of`, without remembering."""
+        if self._keys and names.squash(name) in self._keys:
+            return Secrecy.ANY
+        return names.secrecy_of(name[-MAX_NAME:]) if self._credentials else Secrecy.NONE
 
     def text(self, text: str) -> str:
         """The text without secrets; the very same when there are none."""

@@ -53,6 +53,27 @@ def _is_basic(text: str, match: re.Match[str]) -> bool:
         return False
 
 
+def _is_authorization(text: str, match: re.Match[str]) -> bool:
+    """`Authorization: see below` is prose. After a scheme come named values, or something that is no word."""
+    value = text[slice(*match.span("hide"))]
+    if REFERENCE.match(value):
+        return False
+    return bool(match["named"]) or any(
+        len(word) >= 24 or (len(word) >= 6 and any(map(str.isdigit, word))) for word in value.split()
+    )
+
+
+def _is_user(text: str, match: re.Match[str]) -> bool:
+    """`docker run --user node:node` names a group; curl has a password there."""
+    start, end = match.span("hide")
+    value = text[start:end]
+    if REFERENCE.match(value) or (value.isdigit() and match["user"].isdigit()):
+        return False
+    if "curl" in text[max(0, match.start() - 1_000) : match.start()].lower():
+        return True
+    return match[0].startswith("--") and not value.isalpha() and not value.isdigit() and len(value) >= 6
+
+
 _NAMES = "|".join(ending.replace("_", "[-_. ]?") for ending in ENDINGS)
 _A, _W = "[A-Za-z0-9]", "[A-Za-z0-9_-]"
 # Up to END, or, where the block was cut off, as far as it looks like one. Neither passes five dashes, and
@@ -71,12 +92,27 @@ _BEARER = r"bearer {1,4}(?P<hide>[a-z0-9._~+/=-]{8,})"
 _BASIC = r"B(?:asic|ASIC) {1,4}(?P<hide>[A-Za-z0-9+/]{8,}={0,2})"
 _ELEMENT = rf"<[a-z0-9_.:-]{{0,48}}?(?:token|pwd|{_NAMES})>(?P<hide>[^<>]++)</"
 _FLAG = rf"--(?!-)[a-z0-9-]{{0,32}}?(?P<name>token|{_NAMES})[ \t]{{1,4}}{VALUE}"
-_UNDERSCORED = rf"(?:gsk|r8|lsv2_[ps][tk]|dop_v1|shpat|dckr_pat)_{_W}{{24,}}"
+_UNDERSCORED = rf"(?:gsk|r8|lsv2_[ps][tk]|dop_v1|shpat|dckr_pat|lin_api)_{_W}{{24,}}|ntn_{_A}{{24,}}"
+# Schemes with named values (Digest, OAuth, Signature) go on through quotes, also escaped ones. Those of one
+# value that everybody uses are assignments; of others the whole rest goes.
+_AUTHORIZATION = (
+    r"authorization[ \t]{0,4}:[ \t]{0,4}[a-z][a-z0-9_-]{1,31}[ \t]{1,4}"
+    r"(?P<hide>(?P<named>(?:[a-z][a-z0-9_-]{0,31}=(?:\\{0,7}\"[^\"\\\r\n]*+(?:\\{0,7}\")?|[^\s,\"'\\]++)(?:,[ \t]{0,4})?)+)"
+    r"|(?<!bearer )(?<!basic )(?<!token )(?<!apikey )(?<!api-key )(?<!key )[^\r\n\"'`\\]++)"
+)
+_USER = (
+    r"-(?:u[ \t]{0,4}|-(?:proxy-)?user(?:=|[ \t]{1,4}))(?P<quote>[\"'])?(?P<user>[^\s:\"'/]{1,128}):"
+    r"(?P<hide>(?(quote)[^\"'\r\n]|[^\s\"'\\]){1,512})"
+)
+
+# Of 32 hexadecimal digits one in three million has none of these.
+_SOME_DIGITS = ("3", "9", "0", "1", "5", "7")
 
 # The order matters: what is known by its context goes first, while the context is still there to be seen.
 CREDENTIALS = (
     row("private key", "-", ("-----BEGIN",), _PEM),
     row("cookie header", ":", ("cookie",), _COOKIE, folded=True),
+    row("authorization header", ":", ("authorization",), _AUTHORIZATION, folded=True, check=_is_authorization),
     row("AWS signature", "=", ("aws4-",), _AWS4, folded=True),
     row("password in a URL", "@", ("://",), _URL, check=lambda _, match: not REFERENCE.match(match["hide"])),
     row("signed URL", "=", ("sig=", "signature="), _SIGNED, folded=True),
@@ -84,6 +120,7 @@ CREDENTIALS = (
     *assignments(),
     row("XML element", "<", ("pass", "pwd", "secr", "toke", "key", "cred", "cook", "auth"), _ELEMENT, folded=True),
     row("command-line flag", "-", ("--",), _FLAG, folded=True, check=assigns),
+    row("curl user", "-", ("curl", "--"), _USER, folded=True, check=_is_user),
     row("bearer", ("B", "bearer"), ("bearer ",), _BEARER, folded=True, check=_is_token),
     row("basic", "B", ("Basic ", "BASIC "), _BASIC, check=_is_basic),
     row("sk- key", "-", ("sk-",), _starts("sk-") + rf"{_W}{{16,}}", check=_is_vendor_key),
@@ -104,6 +141,14 @@ CREDENTIALS = (
     row("JWT", ("J&.",), ("eyJ",), _starts("eyJ") + rf"{_W}{{8,}}(?:\.{_W}*){{0,4}}", check=_is_jwt),
     row("SendGrid", ("G&.",), ("SG.",), _starts(r"SG\.") + rf"{_W}{{16,64}}\.{_W}{{16,}}"),
     row("Telegram", ":", (":AA",), rf":AA(?<=\d{{8}}:AA)(?P<hide>{_W}{{30,}})"),
-    row("other _ keys", "_", ("gsk_", "r8_", "lsv2_", "dop_v1_", "shpat_", "dckr_pat_"), _UNDERSCORED),
-    row("other - keys", "-", ("xai-", "pplx-", "tvly-"), rf"(?:xai|pplx|tvly)-{_W}{{24,}}"),
+    row("Vault", (".&v",), ("hvs.", "hvb."), _starts(r"hv[sb]\.") + rf"{_W}{{20,}}"),
+    row("Databricks", _SOME_DIGITS, ("dapi",), _starts("dapi") + "[0-9a-f]{32}(?![0-9A-Za-z])(?:-[0-9])?"),
+    row("Atlassian", ("3&T",), ("ATATT3x",), r"ATATT3x[A-Za-z0-9_=-]{20,}"),
+    row(
+        "other _ keys",
+        "_",
+        ("gsk_", "r8_", "lsv2_", "dop_v1_", "shpat_", "dckr_pat_", "lin_api_", "ntn_"),
+        _UNDERSCORED,
+    ),
+    row("other - keys", "-", ("xai-", "pplx-", "tvly-", "nvapi-"), rf"(?:xai|pplx|tvly|nvapi)-{_W}{{24,}}"),
 )

@@ -104,13 +104,18 @@ class Sieve:
 
 
 def _written_out(behind: Mapping[tuple[str, ...], Iterable[Pattern]]) -> Callable[[str], bool]:
-    """Whether a text holds a gate and a word behind it, as one expression written out from the table.
+    """Whether a text holds a gate and a word behind it, as one function written out from the table.
 
     This runs for every text that is recorded; a loop over the rows would cost ten times as much.
     """
     tests, lowered = [], []
+    seen: dict[str, str] = {}  # single characters, each looked for once
+
+    def has(part: str) -> str:
+        return seen.setdefault(part, f"has{len(seen)}") if len(part) == 1 else f"{part!r} in text"
+
     for gates, rows in behind.items():
-        opened = " or ".join(" and ".join(f"{part!r} in text" for part in gate.split("&")) for gate in gates)
+        opened = " or ".join(" and ".join(map(has, gate.split("&"))) for gate in gates)
         words = {
             folded: [word for row in rows if row.folded is folded for word in row.literals] for folded in (False, True)
         }
@@ -118,11 +123,14 @@ def _written_out(behind: Mapping[tuple[str, ...], Iterable[Pattern]]) -> Callabl
             tests.append(f"({opened}) and ({_any_in(words[False], 'text')})")
         if words[True]:
             lowered.append((opened, f"({opened}) and ({_any_in(words[True], 'lower')})"))
+    lines = ["def is_suspect(text):", *(f"{name} = {part!r} in text" for part, name in seen.items())]
+    lines += [f"if {test}: return True" for test in tests]
     if lowered:  # last what needs the text in lower case, once for all of it
         opened, inner = (" or ".join(dict.fromkeys(parts)) for parts in zip(*lowered, strict=True))
-        tests.append(f"({opened}) and (lambda lower: {inner})(fold(text))")
-    test = " or ".join(f"({test})" for test in tests) or "False"
-    return cast("Callable[[str], bool]", eval(f"lambda text: {test}", {"fold": fold}))  # noqa: S307 (nothing from outside)
+        lines += [f"if not ({opened}): return False", "lower = fold(text)", f"return bool({inner})"]
+    made: dict[str, Any] = {"fold": fold}
+    exec("\n    ".join((*lines, "return False")), made)  # noqa: S102 (nothing from outside)
+    return cast("Callable[[str], bool]", made["is_suspect"])
 
 
 def _any_in(words: Iterable[str], text: str) -> str:

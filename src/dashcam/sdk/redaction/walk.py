@@ -23,6 +23,10 @@ MAX_REPR = 1_000
 # A tree whose every node knows its parent is cut in every node; the first thousand paths say as much as all.
 MAX_REPLACED = 1_000
 
+# How records of a name and a value call the two.
+LABELS = tuple(cased for name in ("name", "key", "header") for cased in (name, name.title(), name.upper()))
+LABELLED = ("value", "Value", "VALUE")
+
 Where = tuple[Any, Any] | None  # the path up to here, spelled only when something was found
 
 
@@ -92,7 +96,7 @@ class Walk:
         for key, value in items:
             if type(value) in PLAIN and key in innocent and not label:
                 continue
-            edit = self.entry(key, value, where, label if key == "value" else Secrecy.NONE)
+            edit = self.entry(key, value, where, label if key in LABELLED else Secrecy.NONE)
             if edit[0] is not key or edit[1] is not value:
                 edits[key] = edit
         if not edits:
@@ -109,12 +113,16 @@ class Walk:
 
     def label(self, given: dict[Any, Any]) -> Secrecy:
         """The secrecy of `value` where a record is {"name": "Authorization", "value": ...}."""
-        if "value" not in given:
+        if "value" not in given and "Value" not in given and "VALUE" not in given:
             return Secrecy.NONE
-        name = given.get("name", given.get("key"))
-        if type(name) is not str or name in self.redactor.innocent:
-            return Secrecy.NONE
-        return self.redactor.secrecy_of(name)
+        found = Secrecy.NONE
+        for label in LABELS:
+            name = given.get(label)
+            if isinstance(name, bytes):
+                name = as_key(name)
+            if type(name) is str and name not in self.redactor.innocent:
+                found = max(found, self.redactor.secrecy_of(name))
+        return found
 
     def entry(self, key: Any, value: Any, where: Where, secrecy: Secrecy) -> tuple[Any, Any]:
         name = key if type(key) is str else as_key(key)
@@ -144,10 +152,22 @@ class Walk:
     def sequence(self, given: Any, where: Where) -> Any:
         if PLAIN.issuperset(map(type, given)):  # a vector, say
             return given
-        clean = [self.value(item, (where, index)) for index, item in enumerate(given)]
+        clean = [self.item(item, (where, index)) for index, item in enumerate(given)]
         if all(map(is_, clean, given)):
             return given
         return tuple(clean) if isinstance(given, tuple) else clean
+
+    def item(self, item: Any, where: Where) -> Any:
+        """One of a list. A list of two in a list may be a header: (b"x-api-key", b"...")."""
+        if (type(item) is list or type(item) is tuple) and len(item) == 2:
+            first, second = item[0], item[-1]  # whatever another thread does to it
+            name = as_key(first) if isinstance(first, (str, bytes)) else ""
+            secrecy = self.redactor.judge(name) if name else Secrecy.NONE
+            if secrecy and secrecy.hides(second):
+                self.taken.append(_spelled((where, 1)))
+                clean = [self.value(first, (where, 0)), REDACTED]
+                return tuple(clean) if type(item) is tuple else clean
+        return self.value(item, where)
 
     def foreign(self, value: Any, where: Where) -> Any:
         """What JSON has no word for: as it is where it can hold no secret, else in words that it has."""
@@ -174,7 +194,10 @@ class Walk:
         try:
             text = bytes(value).decode()
         except ValueError:
-            return value
+            # Each byte a character: what is written in ASCII between others is found like that. What is
+            # left of such bytes would mean nothing, so they go as a whole.
+            text = bytes(value).decode("latin-1")
+            return value if self.text(text, where) is text else REDACTED
         clean = self.text(text, where)
         return value if clean is text else clean
 

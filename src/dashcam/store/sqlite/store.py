@@ -35,7 +35,6 @@ from dashcam.store.sqlite.contexts import ContextWriter, context
 from dashcam.store.sqlite.log import LogWriter
 from dashcam.store.sqlite.retain import retain
 
-
 # When a record and not the disk is at fault.
 _REFUSALS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, OverflowError, UnicodeEncodeError)
 
