@@ -117,7 +117,10 @@ class Receiver:
         body = msgspec.json.encode(said) if reply.body is None else reply.body
         try:
             handler.send_response(reply.status)
-            for name, value in {"Content-Length": str(len(body)), **reply.headers}.items():
+            # What it says in its own words is JSON; a planned body is that of somebody else.
+            kind = "application/json" if reply.body is None else "text/html"
+            headers = {"Content-Type": kind, "Content-Length": str(len(body)), **reply.headers}
+            for name, value in headers.items():
                 handler.send_header(name, value)
             handler.end_headers()
             handler.wfile.write(body)

@@ -307,6 +307,40 @@ def test_only_the_lines_that_a_server_cannot_take_are_passed_over(
     assert len(server.requests) < 5 + 25 * len(places)
 
 
+@pytest.mark.parametrize("status", [400, 413, 422])
+@pytest.mark.parametrize("count", [1, 20])
+def test_a_proxy_that_refuses_in_html_makes_nothing_pass_over(
+    server: Receiver,
+    data: Path,
+    ship: Callable[..., Shipper],
+    caplog: pytest.LogCaptureFixture,
+    status: int,
+    count: int,
+) -> None:
+    write(data, count)
+    server.rule = lambda request: Reply(status=status, body=b"<html>Request refused</html>")
+    shipper = ship()
+    wait_until(lambda: shipper.stats()["failures"] >= 3)
+    stats = shipper.stats()
+    assert (stats["refused"], stats["shipped_bytes"], stats["paused"]) == (0, 0, "answer")
+    assert f"HTTP {status}" in stats["last_error"]
+    assert stats["behind_bytes"] == sum(map(len, on_disk(data).values()))
+    server.rule = lambda request: None
+    assert shipper.flush(5)
+    assert server.records == on_disk(data)
+    assert (shipper.stats()["refused"], shipper.stats()["paused"]) == (0, None)
+    assert [record.levelname for record in caplog.records if record.name == "dashcam"] == ["WARNING"]
+
+
+def test_a_proxy_with_a_limit_of_its_own_gets_smaller_batches(
+    server: Receiver, data: Path, ship: Callable[..., Shipper]
+) -> None:
+    write(data, 1000)
+    server.rule = lambda request: Reply(status=413, body=b"<html>") if len(request.body) > 3000 else None
+    assert ship().flush(5)
+    assert server.records == on_disk(data)
+
+
 @pytest.mark.parametrize(("status", "mend"), [(401, "API_KEY"), (403, "API_KEY"), (404, "URL"), (405, "URL")])
 def test_what_a_person_has_to_mend_is_told_once_and_nothing_moves_on(
     server: Receiver,

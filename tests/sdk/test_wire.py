@@ -64,22 +64,48 @@ def test_each_status_is_the_trouble_that_the_contract_says(status: int, kind: st
     assert (verdict.kind, verdict.to_mend) == (kind, kind in ("key", "address"))
 
 
+@pytest.mark.parametrize("kind", ["application/json", "Application/JSON; charset=utf-8"])
 @pytest.mark.parametrize("status", [400, 413, 422])
-def test_a_batch_can_be_refused(status: int) -> None:
-    assert isinstance(judge(status, b"", SEGMENT), Refused)
+def test_a_batch_can_be_refused_in_the_words_of_the_contract(status: int, kind: str) -> None:
+    verdict = judge(status, b'{"error": "no", "more": 1}', SEGMENT, {"Content-Type": kind})
+    assert isinstance(verdict, Refused)
+    assert verdict.certain
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (b"<html>Bad Request</html>", "text/html"),
+        (b'{"error": "no"}', "text/html"),
+        (b'{"error": "no"}', None),
+        (b"", "application/json"),
+        (b"<html>", "application/json"),
+        (b'"error"', "application/json"),
+        (b'{"message": "Bad Request"}', "application/json"),
+        (b'{"error": {"code": 400}}', "application/json"),
+        (b'{"error": ""}', "application/json"),
+        (b'{"error": "\xff"}', "application/json"),
+    ],
+)
+def test_a_refusal_by_something_that_is_not_our_server_refuses_no_line(said: bytes, kind: str | None) -> None:
+    head = {"Content-Type": kind} if kind else {}
+    for status in (400, 422):
+        verdict = judge(status, said, SEGMENT, head)
+        assert isinstance(verdict, Trouble)
+        assert verdict.kind == "answer"
+    too_large = judge(413, said, SEGMENT, head)
+    assert isinstance(too_large, Refused)
+    assert not too_large.certain
 
 
 @settings(deadline=None)
 @given(
     st.integers(100, 999),
     st.binary(max_size=300),
-    st.none() | st.text(max_size=40),
-    st.none() | st.text(max_size=40),
+    st.dictionaries(st.sampled_from(["Retry-After", "Date", "Content-Type"]), st.text(max_size=40)),
 )
-def test_any_answer_has_a_meaning_and_writes_one_line(
-    status: int, said: bytes, retry_after: str | None, date: str | None
-) -> None:
-    verdict = judge(status, said, SEGMENT, retry_after, date)
+def test_any_answer_has_a_meaning_and_writes_one_line(status: int, said: bytes, head: dict[str, str]) -> None:
+    verdict = judge(status, said, SEGMENT, head)
     if isinstance(verdict, Accepted):
         assert verdict.segment == SEGMENT
         assert verdict.offset >= 0
@@ -109,14 +135,15 @@ def test_any_answer_has_a_meaning_and_writes_one_line(
 def test_retry_after_comes_in_seconds_or_as_a_date_by_the_servers_clock(
     said: str | None, seconds: float | None
 ) -> None:
-    verdict = judge(503, b"", SEGMENT, said, format_datetime(NOW, usegmt=True))
+    head = {"Date": format_datetime(NOW, usegmt=True), **({} if said is None else {"Retry-After": said})}
+    verdict = judge(503, b"", SEGMENT, head)
     assert isinstance(verdict, Trouble)
     assert verdict.retry_after == seconds
 
 
 def test_a_date_is_compared_with_our_clock_where_the_server_tells_none() -> None:
     said = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
-    verdict = judge(429, b"", SEGMENT, said)
+    verdict = judge(429, b"", SEGMENT, {"Retry-After": said})
     assert isinstance(verdict, Trouble)
     assert 50 < (verdict.retry_after or 0) <= 60
 

@@ -128,6 +128,8 @@ class Courier:
         if body.count(b"\n") > 1:
             self._limit = len(body) // 2
             return None
+        if not answer.certain:
+            return Trouble("answer", answer.what)
         where = f"{claim.name} at byte {claim.offset}"
         if trouble := _noted(claim, claim.offset + len(body), refused=1):
             return trouble

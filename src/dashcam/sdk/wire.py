@@ -7,7 +7,8 @@ import hashlib
 import importlib
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -40,6 +41,15 @@ Kind = Literal[
 _VISIBLE = re.compile(r"[!-~]+")
 
 
+class Head(Protocol):
+    """The headers of an answer."""
+
+    def get(self, name: str, /) -> str | None: ...
+
+
+_NO_HEAD: Head = MappingProxyType[str, str]({})
+
+
 class Accepted(msgspec.Struct, frozen=True):
     """Committed. `offset` is the next byte that the server wants of this segment."""
 
@@ -50,9 +60,18 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The server takes other batches, but not this one: too large, or something in it is wrong."""
+    """The server takes other batches, but not this one: too large, or something in it is wrong.
+
+    Where it is not `certain`, something between us and the server may have said so: a smaller batch
+    may get through, but no line is passed over for it.
+    """
 
     what: str
+    certain: bool = True
+
+
+class _Error(msgspec.Struct, frozen=True):
+    error: str
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -110,7 +129,7 @@ class Destination:
         try:
             with self._opener.open(request, timeout=timeout) as response:
                 said, head = self._without_key(response.read(ANSWER_BYTES)), response.headers
-                return judge(response.status, said, segment, head.get("Retry-After"), head.get("Date"))
+                return judge(response.status, said, segment, head)
         except (OSError, HTTPException, ValueError) as error:  # ValueError: a name that is no host name
             reason = str(getattr(error, "reason", "") or error) or type(error).__name__
             return Trouble("away", self._without_key(reason.encode(errors="replace")).decode()[:SAID_CHARACTERS])
@@ -150,7 +169,7 @@ def _make_opener(url: str) -> OpenerDirector:
     return opener
 
 
-def judge(status: int, said: bytes, segment: str, retry_after: str | None = None, date: str | None = None) -> Verdict:
+def judge(status: int, said: bytes, segment: str, head: Head = _NO_HEAD) -> Verdict:
     """What an answer means. Pure, and total: any answer of any server has a meaning."""
     if status == 200:
         return _acknowledged(said, segment)
@@ -158,14 +177,26 @@ def judge(status: int, said: bytes, segment: str, retry_after: str | None = None
     if text := said.decode(errors="replace")[:SAID_CHARACTERS].strip():
         what += f" {text!r}"  # as a literal, so that no answer can write lines of its own into a log
     if status in (400, 413, 422):
-        return Refused(what)
+        if _is_ours(said, head.get("Content-Type") or ""):
+            return Refused(what)
+        return Refused(what, certain=False) if status == 413 else Trouble("answer", what)
     if status in (429, 503):
-        return Trouble("busy", what, _seconds(retry_after or "", date or ""))
+        return Trouble("busy", what, _seconds(head.get("Retry-After") or "", head.get("Date") or ""))
     if status == 408 or status >= 500:
         return Trouble("away", what)
     if status < 300:
         return Trouble("answer", what)
     return Trouble("key" if status in (401, 403) else "address", what)
+
+
+def _is_ours(said: bytes, content_type: str) -> bool:
+    """Whether a refusal is the server's own. A proxy says 400 too, in HTML, and knows nothing of a line."""
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        return False
+    try:
+        return bool(msgspec.json.decode(said, type=_Error).error)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
 
 
 def _acknowledged(said: bytes, segment: str) -> Verdict:

@@ -56,6 +56,45 @@ def test_a_pair_of_name_and_value_is_judged_by_the_name() -> None:
     assert taken({"attributes": [{"key": "db.password", "value": {"intValue": 3}}]}) == ["attributes.0.value"]
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"Name": "X-Api-Key", "Value": "hunter2"},
+        {"header": "x-api-key", "value": b"hunter2"},
+        {"Key": "db_password", "Value": "hunter2"},
+        {"NAME": "AUTHORIZATION", "VALUE": "hunter2"},
+        {"name": b"x-api-key", "value": b"hunter2"},
+        {"name": "first", "key": "password", "value": "hunter2"},
+    ],
+)
+def test_a_pair_is_known_in_every_spelling(record: dict[str, Any]) -> None:
+    value = list(record)[-1]
+    assert redacted({"r": [record]})["r"][0][value] == "[REDACTED]"
+    assert taken({"r": [record]}) == [f"r.0.{value}"]
+
+
+def test_a_header_as_a_list_of_two_is_judged_by_the_first() -> None:
+    headers = [["Accept", "text/html"], ["X-Api-Key", "hunter2"], (b"x-api-key", b"hunter2"), ("token", 5)]
+    clean, paths, _ = Redactor(Redaction()).apply({"headers": headers, "scope": (("Cookie", "a"), ("n", 1))})
+    assert clean == {
+        "headers": [["Accept", "text/html"], ["X-Api-Key", "[REDACTED]"], (b"x-api-key", "[REDACTED]"), ("token", 5)],
+        "scope": (("Cookie", "[REDACTED]"), ("n", 1)),
+    }
+    assert clean["headers"][0] is headers[0]
+    assert paths == ["headers.1.1", "headers.2.1", "scope.0.1"]
+    assert taken({"pairs": [["ssn", "1"]]}, keys=("SSN",)) == ["pairs.0.1"]
+    assert taken({"words": ["password", "hunter2"], "three": [["password", "is", "long"]]}) == []
+
+
+def test_bytes_that_are_no_text_go_as_a_whole_when_a_secret_is_in_them() -> None:
+    blob = b"\xff\xfe\x00" + KEY.encode() + b"\x80"
+    assert Redactor(Redaction()).apply({"blob": blob, "other": b"\xff\xd8 picture"}) == (
+        {"blob": "[REDACTED]", "other": b"\xff\xd8 picture"},
+        ["blob"],
+        [],
+    )
+
+
 def test_a_secret_in_a_message_of_a_model_goes_like_any_other() -> None:
     fields = {"messages": [{"role": "system", "content": "hi"}, {"role": "user", "content": f"my key is {KEY}!"}]}
     clean, paths, _ = Redactor(Redaction()).apply(fields)

@@ -109,10 +109,12 @@ def _written_out(behind: Mapping[tuple[str, ...], Iterable[Pattern]]) -> Callabl
     This runs for every text that is recorded; a loop over the rows would cost ten times as much.
     """
     tests, lowered = [], []
-    seen: dict[str, str] = {}  # single characters, each looked for once
+    firsts = [gate.split("&")[0] for gates, rows in behind.items() for _ in {r.folded for r in rows} for gate in gates]
+    # Characters that open several tests are looked for once.
+    seen = {char: f"has{at}" for at, char in enumerate(firsts) if len(char) == 1 and firsts.count(char) > 1}
 
     def has(part: str) -> str:
-        return seen.setdefault(part, f"has{len(seen)}") if len(part) == 1 else f"{part!r} in text"
+        return seen.get(part, f"{part!r} in text")
 
     for gates, rows in behind.items():
         opened = " or ".join(" and ".join(map(has, gate.split("&"))) for gate in gates)
