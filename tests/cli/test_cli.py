@@ -246,3 +246,25 @@ def test_a_reader_that_goes_away_is_no_error(trace_id: str) -> None:
         f"{sys.executable} -m dashcam trace {trace_id} --json | head -c 5", shell=True, capture_output=True
     )
     assert b"Traceback" not in done.stderr
+
+
+def test_a_store_that_another_process_holds_can_be_backed_up(trace_id: str, data: Path, tmp_path: Path) -> None:
+    from dashcam.store.sqlite.store import SqliteReader, SqliteStore
+
+    assert run("collect").returncode == 0
+    (path,) = data.rglob("sessions.db")
+    target = tmp_path / "copy.db"
+    with SqliteStore(path):
+        done = run("backup", str(target))
+    assert done.returncode == 0, done.stderr
+    with SqliteReader(target) as copy:
+        assert copy.trace(trace_id).events == 6
+        assert list(copy.verify()) == []
+
+
+def test_several_commands_at_once_on_a_fresh_folder_all_answer(trace_id: str) -> None:
+    command = [sys.executable, "-m", "dashcam", "sessions", "--json"]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    for each in started:
+        _, told = each.communicate(timeout=60)
+        assert each.returncode == 0, told

@@ -11,32 +11,13 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from records import DAY, NOW, event, orphan, span, with_contents
 
-from dashcam.contracts.call import ModelCall
-from dashcam.contracts.content import context_digest, digest_of
-from dashcam.contracts.event import Event, Orphan
 from dashcam.contracts.identity import otel_trace_id
-from dashcam.contracts.span import LogRecord, Span
+from dashcam.contracts.span import LogRecord
 from dashcam.errors import StoreBusy, StoreError, StoreTooNew, TraceNotFound, UnreadableInput
-from dashcam.store.base import Batch, Context, EventFilter, Projection, Retention, Source, Store
+from dashcam.store.base import Batch, EventFilter, Retention, Source
 from dashcam.store.sqlite.store import SqliteReader, SqliteStore
-
-DAY = 86_400_000_000
-NOW = 20_000 * DAY
-
-
-def event(offset: int, **given: object) -> Event:
-    told = {"segment": "a.jsonl", "session_id": "s", "trace_id": "t", "step": offset, "kind": "user"}
-    return Event(**{**told, "offset": offset, "operation": "tool_call", "ts": NOW + offset, **given})  # type: ignore[arg-type]
-
-
-def span(**given: object) -> Span:
-    return Span(**{"trace_id": "t", "span_id": "p", "start_ns": 1, "end_ns": 2, **given})  # type: ignore[arg-type]
-
-
-def call(**given: object) -> ModelCall:
-    told = {"session_id": "s", "trace_id": "t", "step": 0, "kind": "user", "ts": NOW, "model": "m"}
-    return ModelCall(**{**told, **given})  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -55,11 +36,6 @@ def test_a_repeated_batch_adds_nothing(store: SqliteStore) -> None:
     assert store.append(batch).new == 4
     assert store.append(batch).new == 0
     assert len(list(store.events(EventFilter()))) == 2
-
-
-def orphan(offset: int, **given: object) -> Orphan:
-    told = {"segment": "a.jsonl", "offset": offset, "reason": "no tuple", "body": b"{}", "ts": NOW, **given}
-    return Orphan(**told)  # type: ignore[arg-type]
 
 
 @settings(max_examples=40, deadline=None)
@@ -219,20 +195,6 @@ def test_a_backup_is_a_whole_store_and_overwrites_nothing(store: SqliteStore, tm
         store.backup(target)
     with pytest.raises(UnreadableInput, match="can't be written"):
         store.backup(tmp_path / "nowhere" / "copy.db")
-
-
-def with_contents(store: Store, count: int, ts: int) -> None:
-    """A trace with one model call for each of `count` messages, all of them kept."""
-    bodies = [f'{{"n":{ts},"i":{i}}}'.encode() * 20 for i in range(count)]
-    digests = [digest_of(body) for body in bodies]
-    contexts = [Context(tuple(digests[: i + 1])) for i in range(count)]
-    trace = f"t{ts}"
-    events = [event(ts + i, trace_id=trace, step=i, ts=ts, operation="model_call") for i in range(count)]
-    store.append(Batch(events=events, contents=bodies, contexts=contexts))
-    calls = [
-        call(trace_id=trace, step=i, ts=ts, context_digest=context_digest(digests[: i + 1]).hex()) for i in range(count)
-    ]
-    store.replace({trace: Projection(model_calls=calls)}, cursor=store.unprojected().cursor)
 
 
 def test_retention_by_age_removes_what_is_old_and_all_that_only_it_used(store: SqliteStore) -> None:

@@ -118,8 +118,7 @@ def backup(
 ) -> None:
     """Copy the store to a file while it is in use."""
     settings = settings_of(data, project)
-    with refresh.open_store(settings) as store:
-        refresh.collect(store, settings)
+    with refresh.open_current(settings) as store:  # what is new comes along, unless another process collects it
         store.backup(target)
     size = target.stat().st_size
     print_json({"path": str(target), "bytes": size}) if as_json else out.print(inert(f"{target}: {size:,} bytes"))

@@ -36,14 +36,23 @@ def open_current(settings: Settings, progress: Progress | None = None) -> Sqlite
             f"Nothing has been recorded in {settings.folder}. Record something, or name another folder with --data "
             "or DASHCAM_DATA."
         )
-    lock = WriterLock(settings.folder)
-    if _may_write(settings.folder) and lock.acquire():
-        store = SqliteStore(settings.store, lock=lock)
+    if not _collect_if_free(settings, progress):
         try:
-            collect(store, settings, progress)
-        finally:
-            store.close()
+            return SqliteReader(settings.store)  # waits while the other process is just making it
+        except StoreError:
+            if not _collect_if_free(settings, progress):  # it ended without having made it
+                raise
     return SqliteReader(settings.store)
+
+
+def _collect_if_free(settings: Settings, progress: Progress | None) -> bool:
+    """Collect, if nobody else holds the store and we may write it; whether that was so."""
+    lock = WriterLock(settings.folder)
+    if not (_may_write(settings.folder) and lock.acquire()):
+        return False
+    with SqliteStore(settings.store, lock=lock) as store:
+        collect(store, settings, progress)
+    return True
 
 
 def _may_write(folder: Path) -> bool:

@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 import sqlite3
+import zlib
 from collections.abc import Iterator
 
+from dashcam.contracts.identity import otel_trace_id
 from dashcam.store.sqlite import read
 from dashcam.store.sqlite.verify import verify_contents
 
+_UNTOLD_CALLS = (
+    "SELECT trace_id, step, session_id FROM model_calls AS c WHERE NOT EXISTS (SELECT 1 FROM events AS e "
+    "WHERE e.trace_id = c.trace_id AND e.step = c.step AND e.session_id = c.session_id "
+    "AND e.operation = 'model_call') ORDER BY trace_id, step"
+)
+
 
 def verify(connection: sqlite3.Connection) -> Iterator[str]:
-    """One sentence for everything that is not as it should be; nothing for a sound store."""
-    yield from _verify_file(connection)
-    yield from _verify_log(connection)
-    yield from verify_contents(connection)
+    """One sentence for everything that is not as it should be; nothing for a sound store.
+
+    All of it as of one moment: it is one read transaction, which ends with the generator.
+    """
+    ours = not connection.in_transaction
+    if ours:
+        connection.execute("BEGIN")
+    try:
+        for part in (_verify_file, _verify_log, _verify_digests, _verify_joins, verify_contents):
+            yield from _to_the_end(part(connection))
+    finally:
+        if ours and connection.in_transaction:
+            connection.execute("ROLLBACK")  # nothing was written
+
+
+def _to_the_end(findings: Iterator[str]) -> Iterator[str]:
+    """Damage that stops a check is a finding, and no reason to leave out the others."""
+    try:
+        yield from findings
+    except (sqlite3.DatabaseError, zlib.error) as error:
+        yield (
+            f"The file is damaged: {error}. Not everything could be checked. "
+            "Go back to a backup, or collect the journals into a new store."
+        )
 
 
 def _verify_file(connection: sqlite3.Connection) -> Iterator[str]:
@@ -36,6 +64,21 @@ def _verify_log(connection: sqlite3.Connection) -> Iterator[str]:
         there = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         if there != told:
             yield f"The rollups count {told} {table}, the log holds {there}. Mend it with: dashcam rebuild"
+
+
+def _verify_joins(connection: sqlite3.Connection) -> Iterator[str]:
+    """What is derived must lead back to the log."""
+    for trace_id, step, session_id in connection.execute(_UNTOLD_CALLS):
+        yield (
+            f"Trace {trace_id}, step {step}: no model_call event of session {session_id} tells of this model call. "
+            "Mend it with: dashcam rebuild"
+        )
+    for otel_id, trace_id in connection.execute("SELECT otel_trace_id, trace_id FROM trace_aliases"):
+        if otel_trace_id(trace_id) != otel_id:
+            yield f"Trace {trace_id} is noted as {otel_id} for OTLP; its derived id is {otel_trace_id(trace_id)}."
+
+
+def _verify_digests(connection: sqlite3.Connection) -> Iterator[str]:
     for span, digest in read.spans_with_digest(connection):
         if span.digest != digest:
             yield f"Span {span.span_id} of trace {span.trace_id} has changed: it hashes to {span.digest}."

@@ -5,11 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 from dashcam.errors import StoreBusy, StoreError
-from dashcam.store.sqlite.migrate import check_version, migrate
+from dashcam.store.sqlite.migrate import check_version, is_behind, migrate
 
 # What Python's str.isspace() is true of, for the CHECKs: SQLite's own trim() knows only the space.
 BLANK = (
@@ -17,6 +20,7 @@ BLANK = (
     "8232,8233,8239,8287,12288)"
 )
 MINIMUM = (3, 40, 0)
+PATIENCE = 5.0  # seconds, for a store that another process is just making
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
@@ -26,36 +30,82 @@ def open_writer(path: Path) -> sqlite3.Connection:
     new = not path.exists()
     if new:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite would make it readable by all
-    connection = _connect(f"{path.absolute().as_uri()}?mode=rwc", path)
-    if new:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # can only be chosen for an empty file
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB: index pages are written back less often
-    connection.execute("PRAGMA journal_size_limit = 67108864")
-    connection.execute("PRAGMA cache_size = -65536")
-    migrate(connection, path, {"BLANK": BLANK})
+    connection = _connect(path, "mode=rwc")
+    with _closed_on_error(connection, path):
+        if new:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # can only be chosen for an empty file
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB: index pages are written back less often
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+        connection.execute("PRAGMA cache_size = -65536")
+        migrate(connection, path, {"BLANK": BLANK})
     return connection
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """A connection that can't write, whatever it is asked to."""
-    connection = _connect(f"{path.absolute().as_uri()}?mode=ro", path)
-    connection.execute("PRAGMA query_only = ON")
-    check_version(connection, path)
+    """A connection that can't write, whatever it is asked to.
+
+    Where the store isn't ready while another process holds it, that one is making it: wait for it.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while not _is_ready(path) and WriterLock(path.parent).is_held() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    connection = _connect_reader(path)
+    with _closed_on_error(connection, path):
+        check_version(connection, path)
     return connection
 
 
-def _connect(uri: str, path: Path) -> sqlite3.Connection:
+def _is_ready(path: Path) -> bool:
+    """Whether there is a store with all its tables. What is damaged does not get better by waiting."""
+    if not path.exists():
+        return False
+    connection = _connect_reader(path)
+    with _closed_on_error(connection, path):
+        ready = not is_behind(connection)
+    connection.close()
+    return ready
+
+
+def _connect_reader(path: Path) -> sqlite3.Connection:
+    try:
+        connection = _connect(path, "mode=ro")
+    except StoreError:
+        # SQLite makes a -shm file beside the store even to read it. Where nobody can make one and no -wal file
+        # holds more, the store doesn't change under us and may be read as it lies.
+        if os.access(path.parent, os.W_OK) or not path.exists() or Path(f"{path}-wal").exists():
+            raise
+        connection = _connect(path, "mode=ro&immutable=1")
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _connect(path: Path, how: str) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?{how}"
     try:
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0)
-        connection.execute("PRAGMA schema_version").fetchone()
     except sqlite3.Error as error:
-        raise StoreError(
-            f"{path} can't be opened: {error}. Check that it is a Dashcam store and that you may read it."
-        ) from error
+        raise _not_opened(path, error) from error
+    with _closed_on_error(connection, path):
+        connection.execute("PRAGMA schema_version").fetchone()
     return connection
+
+
+@contextmanager
+def _closed_on_error(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise _not_opened(path, error) from error
+        raise
+
+
+def _not_opened(path: Path, error: sqlite3.Error) -> StoreError:
+    return StoreError(f"{path} can't be opened: {error}. Check that it is a Dashcam store and that you may read it.")
 
 
 class WriterLock:
@@ -64,6 +114,7 @@ class WriterLock:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "writer.lock"
         self._fd = -1
+        self._pid = -1
 
     def __enter__(self) -> WriterLock:
         if not self.acquire():
@@ -85,13 +136,30 @@ class WriterLock:
             return False
         os.ftruncate(fd, 0)
         os.write(fd, f"process {os.getpid()}".encode())
-        self._fd = fd
+        self._fd, self._pid = fd, os.getpid()
         return True
 
     def release(self) -> None:
         if self._fd >= 0:
+            if self._pid == os.getpid():  # a forked child's copy is the same lock, and not the child's to let go
+                fcntl.flock(self._fd, fcntl.LOCK_UN)  # closing alone would not do it while a child has a copy
             os.close(self._fd)
             self._fd = -1
+
+    def is_held(self) -> bool:
+        """Whether a process has the lock at this moment."""
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_UN)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
 
     def holder(self) -> str:
         """Who said to have it last; for a message, never for a decision."""

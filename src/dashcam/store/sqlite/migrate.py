@@ -22,6 +22,11 @@ def version_of(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
+def is_behind(connection: sqlite3.Connection) -> bool:
+    """Whether a migration is missing."""
+    return version_of(connection) < migrations()[-1][0]
+
+
 def check_version(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a file that this program doesn't know, whichever of the two is the older."""
     found, known = version_of(connection), migrations()[-1][0]

@@ -9,7 +9,7 @@ import msgspec
 
 from dashcam.contracts.call import ModelCall
 from dashcam.store.base import Projection, Unprojected
-from dashcam.store.sqlite.log import insert_rows
+from dashcam.store.sqlite.log import DAY, insert_rows
 
 # Events of which something is derived. A trace without any of them needs no projecting.
 PROJECTED = ("model_call",)
@@ -17,10 +17,12 @@ PROJECTED = ("model_call",)
 _COLUMNS = ", ".join(ModelCall.__struct_fields__)
 _ROLLUPS = (
     "INSERT INTO rollups (day, source_id, kind, operation, events, malformed, redacted, orphans) "
-    "SELECT date(ts / 1000000, 'unixepoch'), source_id, {kind}, operation, {counts} FROM {table} "
+    f"SELECT date((ts - (ts % {DAY} + {DAY}) % {DAY}) / 1000000, 'unixepoch'), source_id, "  # rounded down, as in log.py
+    "{kind}, operation, {counts} FROM {table} "
     "WHERE ts < ? GROUP BY 1, 2, 3, 4 ON CONFLICT DO UPDATE SET orphans = orphans + excluded.orphans"
 )
 _EVER = 2**62
+_DATED = 253_402_300_799_999_999  # the last moment of 9999; SQLite knows no date of a later one
 
 
 def unprojected(connection: sqlite3.Connection, limit: int) -> Unprojected:
@@ -64,12 +66,8 @@ def forget(connection: sqlite3.Connection) -> None:
 
 def count_again(connection: sqlite3.Connection, before: int | None) -> None:
     """Count the rollups from the log again: all, or those of the days up to that of `before`."""
-    day = 86_400_000_000
-    end = _EVER if before is None else (before // day + 1) * day
-    connection.execute(
-        "DELETE FROM rollups WHERE ? OR day < date(? / 1000000, 'unixepoch')",
-        (before is None, end if before else 0),
-    )
+    end = _EVER if before is None else (before // DAY + 1) * DAY
+    connection.execute("DELETE FROM rollups WHERE ? OR day < date(? / 1000000, 'unixepoch')", (end > _DATED, end))
     marks = "count(*), sum(marks & 1), sum(marks & 2) / 2, 0"
     connection.execute(_ROLLUPS.format(kind="kind", counts=marks, table="events"), (end,))
     connection.execute(_ROLLUPS.format(kind="''", counts="0, 0, 0, count(*)", table="orphans"), (end,))

@@ -37,14 +37,14 @@ _FIGURES = {"source": "s.segment", "day": "r.day", "operation": "r.operation", "
 
 
 def events(connection: sqlite3.Connection, wanted: EventFilter) -> Iterator[Event]:
-    """Events in the order of their steps, then of their arrival."""
+    """Events in the order of their steps, then of their time, then of their place in the journals."""
     named = {"session_id": wanted.session_id, "trace_id": wanted.trace_id}
     named |= {"operation": wanted.operation, "kind": wanted.kind}
     given = {name: value for name, value in named.items() if value is not None}
     where = " AND ".join(f"e.{name} = :{name}" for name in given) or "1"
     # Between traces the clock orders; within one the step does.
-    order = "e.step, e.ts, e.seq" if wanted.trace_id is not None else "e.ts, e.step, e.seq"
-    sql = f"{_EVENT} WHERE {where} ORDER BY {order} LIMIT :limit"
+    order = "e.step, e.ts" if wanted.trace_id is not None else "e.ts, e.step"
+    sql = f'{_EVENT} WHERE {where} ORDER BY {order}, s.segment, e."offset" LIMIT :limit'
     for row in connection.execute(sql, {**given, "limit": -1 if wanted.limit is None else wanted.limit}):
         yield _event(row)
 
@@ -139,6 +139,9 @@ def orphans(connection: sqlite3.Connection, limit: int) -> Iterator[Orphan]:
 
 
 def model_calls(connection: sqlite3.Connection, trace_id: str) -> list[ModelCall]:
+    """The calls of a trace. Of two at one step and time the rowid decides: a trace is replaced as a whole, in the
+    order in which its events are read.
+    """
     names = ModelCall.__struct_fields__
     query = f"SELECT {', '.join(names)} FROM model_calls WHERE trace_id = ? ORDER BY step, ts, rowid"
     found = (dict(zip(names, row, strict=True)) for row in connection.execute(query, (trace_id,)))

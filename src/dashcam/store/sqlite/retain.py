@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from operator import add
 
 from dashcam.store.base import Retained, Retention
 from dashcam.store.sqlite import projections
+from dashcam.store.sqlite.log import DAY
 from dashcam.store.sqlite.sweep import sweep
+
+Transaction = Callable[[], AbstractContextManager[None]]
 
 CHUNK = 5_000  # rows a transaction, so that readers and the log never wait long
 _TIME = {"events": "ts", "spans": "end_ns / 1000", "logs": "ts", "orphans": "ts"}
+_BODY = {"events": "fields", "spans": "body", "logs": "body", "orphans": "body"}
+_ROW = 150  # bytes that a row takes beside its body, about; its places in the indexes are the most of it
+_SIZES = " UNION ALL ".join(
+    f"SELECT {time} AS time, length({_BODY[table]}) + {_ROW} AS size FROM {table}" for table, time in _TIME.items()
+)
+# Tables that the rollups count: their kind there, and what one row adds to events, malformed, redacted, orphans.
+_COUNTED = {"events": ("kind", "1, marks & 1, (marks & 2) / 2, 0"), "orphans": ("''", "0, 0, 0, 1")}
+_CALLS_WITHOUT_EVENT = (
+    "DELETE FROM model_calls WHERE trace_id IN (SELECT trace_id FROM temp.chunk_traces) AND ts < ? "
+    "AND NOT EXISTS (SELECT 1 FROM events AS e WHERE e.trace_id = model_calls.trace_id AND e.step = model_calls.step "
+    "AND e.session_id = model_calls.session_id AND e.ts = model_calls.ts AND e.operation = 'model_call')"
+)
 
 
-def retain(connection: sqlite3.Connection, policy: Retention) -> Retained:
+def retain(connection: sqlite3.Connection, transaction: Transaction, policy: Retention) -> Retained:
     """Remove what the policy lets go of, in steps that can each be interrupted."""
     gone = dict.fromkeys(_TIME, 0)
     if policy.before is not None:
-        _remove_before(connection, policy.before, gone)
-    swept = _sweep(connection)
+        _remove_before(connection, transaction, policy.before, gone)
+    swept = _sweep(connection, transaction)
     shrink(connection)
     while policy.max_bytes is not None and size_of(connection) > policy.max_bytes:
         # As many of the oldest as there are too many bytes, and a little more, so that few rounds do it.
         before = _oldest_part(connection, 1.02 - policy.max_bytes / size_of(connection))
         if before is None:
             break
-        _remove_before(connection, before, gone)
-        more = _sweep(connection)
+        _remove_before(connection, transaction, before, gone)
+        more = _sweep(connection, transaction)
         swept = (swept[0] + more[0], swept[1] + more[1])
         shrink(connection)
     return Retained(**gone, contents=swept[0], contexts=swept[1], bytes=size_of(connection))
@@ -47,41 +65,89 @@ def shrink(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
-def _remove_before(connection: sqlite3.Connection, before: int, gone: dict[str, int]) -> None:
-    for table, time in _TIME.items():
+def _remove_before(connection: sqlite3.Connection, transaction: Transaction, before: int, gone: dict[str, int]) -> None:
+    """Chunk by chunk, each with all that was derived from it, so that a kill between two leaves a sound store."""
+    for table in _TIME:
         while True:
-            connection.execute("BEGIN IMMEDIATE")
-            removed = connection.execute(
-                f"DELETE FROM {table} WHERE seq IN (SELECT seq FROM {table} WHERE {time} < ? LIMIT ?)",
-                (before, CHUNK),
-            ).rowcount
+            with transaction():
+                removed = _remove_chunk(connection, table, before)
             gone[table] += removed
             if removed < CHUNK:
-                connection.execute("DELETE FROM model_calls WHERE ts < ?", (before,))
-                projections.count_again(connection, before)
-            connection.execute("COMMIT")
-            if removed < CHUNK:
                 break
+    with transaction():  # the chunks have done it for a sound store; this mends one that was not
+        connection.execute("DELETE FROM model_calls WHERE ts < ?", (before,))
+        projections.count_again(connection, before)
 
 
-def _sweep(connection: sqlite3.Connection) -> tuple[int, int]:
+def _remove_chunk(connection: sqlite3.Connection, table: str, before: int) -> int:
+    _drop_chunk(connection)
+    connection.execute(
+        f"CREATE TEMP TABLE chunk AS SELECT seq FROM {table} WHERE {_TIME[table]} < ? LIMIT ?", (before, CHUNK)
+    )
+    if table in _COUNTED:
+        _uncount(connection, table)
+    if table == "events":
+        connection.execute(
+            "CREATE TEMP TABLE chunk_traces AS SELECT DISTINCT trace_id FROM events "
+            "WHERE seq IN (SELECT seq FROM temp.chunk) AND operation = 'model_call'"
+        )
+    removed = connection.execute(f"DELETE FROM {table} WHERE seq IN (SELECT seq FROM temp.chunk)").rowcount
+    if table == "events":
+        connection.execute(_CALLS_WITHOUT_EVENT, (before,))
+    _drop_chunk(connection)
+    return removed
+
+
+def _uncount(connection: sqlite3.Connection, table: str) -> None:
+    """Take what is about to go from the rollups of its days, without a look at what stays."""
+    kind, marks = _COUNTED[table]
+    rows = connection.execute(
+        f"SELECT ts, source_id, {kind}, operation, {marks} FROM {table} WHERE seq IN (SELECT seq FROM temp.chunk)"
+    )
+    counts: dict[tuple[int, int, str, str], list[int]] = {}
+    for ts, source, kind, operation, *told in rows:
+        sums = counts.setdefault((ts // DAY, source, kind, operation), [0, 0, 0, 0])
+        sums[:] = map(add, sums, told)
+    connection.executemany(
+        "UPDATE rollups SET events = events - ?, malformed = malformed - ?, redacted = redacted - ?, "
+        "orphans = orphans - ? WHERE day = date(? * 86400, 'unixepoch') AND source_id = ? AND kind = ? AND operation = ?",
+        [(*sums, *key) for key, sums in counts.items()],
+    )
+    connection.executemany(
+        "DELETE FROM rollups WHERE day = date(? * 86400, 'unixepoch') AND events = 0 AND orphans = 0",
+        [(day,) for day in {key[0] for key in counts}],
+    )
+
+
+def _drop_chunk(connection: sqlite3.Connection) -> None:
+    for name in ("chunk", "chunk_traces"):
+        connection.execute(f"DROP TABLE IF EXISTS temp.{name}")
+
+
+def _sweep(connection: sqlite3.Connection, transaction: Transaction) -> tuple[int, int]:
     if projections.unprojected(connection, 1).trace_ids:
         return 0, 0  # a row that isn't derived yet may refer to what looks unused; it goes the next time
-    connection.execute("BEGIN IMMEDIATE")
-    swept = sweep(connection)
-    # A derived id is no use without its trace.
-    connection.execute(
-        "DELETE FROM trace_aliases WHERE trace_id NOT IN (SELECT trace_id FROM events) "
-        "AND trace_id NOT IN (SELECT trace_id FROM spans)"
-    )
-    connection.execute("COMMIT")
+    with transaction():
+        swept = sweep(connection)
+        # A derived id is no use without its trace.
+        connection.execute(
+            "DELETE FROM trace_aliases WHERE trace_id NOT IN (SELECT trace_id FROM events) "
+            "AND trace_id NOT IN (SELECT trace_id FROM spans)"
+        )
     return swept.contents, swept.contexts
 
 
 def _oldest_part(connection: sqlite3.Connection, share: float) -> int | None:
-    """The moment before which this share of the events lies, or None when there is nothing left."""
-    count, newest = connection.execute("SELECT count(*), max(ts) FROM events").fetchone()
-    if not count:
+    """The moment before which this share of the log's bytes lies, or None when there is nothing left.
+
+    One moment for all four tables: what is old goes, whatever it is.
+    """
+    total = connection.execute(f"SELECT sum(size) FROM ({_SIZES})").fetchone()[0]
+    if not total:
         return None
-    row = connection.execute("SELECT ts FROM events ORDER BY ts LIMIT 1 OFFSET ?", (int(count * share),)).fetchone()
-    return int(row[0] if row else newest) + 1
+    row = connection.execute(
+        f"SELECT time FROM (SELECT time, sum(size) OVER (ORDER BY time) AS up_to FROM ({_SIZES})) "
+        "WHERE up_to >= ? ORDER BY time LIMIT 1",
+        (total * min(share, 1.0),),
+    ).fetchone()
+    return int(row[0]) + 1

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -32,13 +32,12 @@ from dashcam.store.sqlite import contents, projections, read
 from dashcam.store.sqlite.audit import verify
 from dashcam.store.sqlite.connection import WriterLock, open_reader, open_writer
 from dashcam.store.sqlite.contexts import ContextWriter, context
+from dashcam.store.sqlite.guard import guarded
 from dashcam.store.sqlite.log import LogWriter
 from dashcam.store.sqlite.retain import retain
 
-# When a record and not the disk is at fault.
-_REFUSALS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, OverflowError, UnicodeEncodeError)
 
-
+@guarded
 class SqliteReader:
     """Reads a store that somebody else may be writing."""
 
@@ -98,7 +97,24 @@ class SqliteReader:
         return read.shared_steps(self._connection)
 
     def verify(self) -> Iterator[str]:
-        return verify(self._connection)
+        """Every finding as of one moment. On a connection of its own: this one stays free for others meanwhile."""
+        with closing(open_reader(self.path)) as connection:
+            yield from verify(connection)
+
+    def backup(self, target: Path) -> None:
+        """A copy as of now, while the store is read and written on. An existing file is refused."""
+        try:
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            raise UnreadableInput(f"{target} exists already. Choose another name: a backup never overwrites.") from None
+        except OSError as error:
+            raise UnreadableInput(f"{target} can't be written: {error.strerror}. Choose another place.") from error
+        with closing(open_reader(self.path)) as connection, closing(sqlite3.connect(target)) as copy:
+            try:
+                connection.backup(copy)  # in one go: page by page it would begin again whenever somebody writes
+                copy.execute("PRAGMA journal_mode = DELETE")  # a backup is one file
+            except sqlite3.Error as error:
+                raise StoreError(f"{target} could not be written: {error}. It is not complete; remove it.") from error
 
     def close(self) -> None:
         self._connection.close()
@@ -110,6 +126,7 @@ class SqliteReader:
         self.close()
 
 
+@guarded
 class SqliteStore(SqliteReader):
     """Writes a store. Holds its lock from opening to closing, so there is never a second one."""
 
@@ -117,7 +134,11 @@ class SqliteStore(SqliteReader):
         self._lock = lock or WriterLock(path.parent).__enter__()
         try:
             super().__init__(path)
-            self._log = LogWriter(self._connection)
+            try:
+                self._log = LogWriter(self._connection)
+            except BaseException:
+                self._connection.close()
+                raise
             self._contexts = ContextWriter(self._connection)
         except BaseException:
             self._lock.release()
@@ -138,7 +159,7 @@ class SqliteStore(SqliteReader):
                 self._connection.execute("ROLLBACK")
             self._log.forget()
             self._contexts = ContextWriter(self._connection)
-            if isinstance(error, _REFUSALS):
+            if _is_of_a_record(error):
                 raise RecordRefused(f"{self.path} can't hold this: {error}. Nothing of this batch was kept.") from error
             if isinstance(error, sqlite3.Error):
                 raise StoreError(
@@ -178,26 +199,17 @@ class SqliteStore(SqliteReader):
         with self._transaction():
             projections.forget(self._connection)
 
-    def backup(self, target: Path) -> None:
-        """A copy as of now, while others go on reading and we go on writing. An existing file is refused."""
-        try:
-            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        except FileExistsError:
-            raise UnreadableInput(f"{target} exists already. Choose another name: a backup never overwrites.") from None
-        except OSError as error:
-            raise UnreadableInput(f"{target} can't be written: {error.strerror}. Choose another place.") from error
-        copy = sqlite3.connect(target)
-        try:
-            self._connection.backup(copy, pages=1000)
-            copy.execute("PRAGMA journal_mode = DELETE")  # a backup is one file
-        except sqlite3.Error as error:
-            raise StoreError(f"{target} could not be written: {error}. It is not complete; remove it.") from error
-        finally:
-            copy.close()
-
     def retain(self, policy: Retention) -> Retained:
-        return retain(self._connection, policy)
+        """Remove what the policy lets go of, a chunk a transaction: sound wherever it is interrupted."""
+        return retain(self._connection, self._transaction, policy)
 
     def close(self) -> None:
         super().close()
         self._lock.release()
+
+
+def _is_of_a_record(error: BaseException) -> bool:
+    """Whether a record is at fault and not the disk: the same batch would fail everywhere."""
+    if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
+        return "bind" in str(error)
+    return isinstance(error, sqlite3.IntegrityError | sqlite3.DataError | OverflowError | UnicodeEncodeError)

@@ -18,10 +18,28 @@ ROWS = 2000  # a statement
 
 # Who names what, as SELECTs of one column; what is named in capitals is named. A later table that
 # names contents adds its own here.
-CONTEXT_REFERRERS = ("SELECT lower(context_digest) FROM model_calls WHERE context_digest IS NOT NULL",)
+CONTEXT_REFERRERS = (
+    "SELECT lower(context_digest) FROM model_calls WHERE context_digest IS NOT NULL",
+    "SELECT lower(context) FROM temp.named_by_events WHERE context IS NOT NULL",
+)
 CONTENT_REFERRERS: tuple[str, ...] = ()  # beside contexts, whose rows pack many digests into one value
-PROMPT_REFERRERS = ("SELECT lower(system_prompt_digest) FROM model_calls WHERE system_prompt_digest IS NOT NULL",)
-CATALOG_REFERRERS = ("SELECT lower(tool_catalog_digest) FROM model_calls WHERE tool_catalog_digest IS NOT NULL",)
+PROMPT_REFERRERS = (
+    "SELECT lower(system_prompt_digest) FROM model_calls WHERE system_prompt_digest IS NOT NULL",
+    "SELECT lower(prompt) FROM temp.named_by_events WHERE prompt IS NOT NULL",
+)
+CATALOG_REFERRERS = (
+    "SELECT lower(tool_catalog_digest) FROM model_calls WHERE tool_catalog_digest IS NOT NULL",
+    "SELECT lower(catalog) FROM temp.named_by_events WHERE catalog IS NOT NULL",
+)
+# A model_call event can be too malformed to become a row of model_calls, and names what it names all the same.
+# One pass for all three; instr() spares the parsing where no key can match (an escaped one holds a \u).
+_NAMED_BY_EVENTS = """
+CREATE TEMP TABLE named_by_events AS
+SELECT DISTINCT json_extract(fields, '$.context_digest') AS context,
+  json_extract(fields, '$.system_prompt_digest') AS prompt,
+  json_extract(fields, '$.tool_catalog_digest') AS catalog
+FROM events WHERE operation = 'model_call' AND (instr(fields, '_digest') OR instr(fields, '\\u')) AND json_valid(fields)
+"""
 
 _LINK = "parent = ?, head = ?, tail = ?, appended = ?, middle = ?, since = ?"
 _LIVE = "SELECT digest FROM contexts WHERE lower(hex(digest)) IN (SELECT digest FROM temp.kept_hex)"
@@ -58,6 +76,8 @@ def sweep(connection: sqlite3.Connection, content_referrers: Sequence[str] = CON
     """
     # A context may go before the dead ones that hang on it; all is well again by the commit.
     connection.execute("PRAGMA defer_foreign_keys = ON")
+    connection.execute("DROP TABLE IF EXISTS temp.named_by_events")
+    connection.execute(_NAMED_BY_EVENTS)
     _keep(connection, "kept_hex", CONTEXT_REFERRERS)
     _keep(connection, "kept_contexts", (_LIVE,))
     _relink(connection)
@@ -70,6 +90,7 @@ def sweep(connection: sqlite3.Connection, content_referrers: Sequence[str] = CON
     _keep(connection, "kept_catalogs", CATALOG_REFERRERS)
     catalogs = _remove(connection, "tool_catalogs", "kept_catalogs")
     connection.execute("DROP TABLE temp.kept_hex")
+    connection.execute("DROP TABLE temp.named_by_events")
     return Swept(contexts=contexts, contents=contents, prompts=prompts, catalogs=catalogs)
 
 

@@ -52,7 +52,7 @@ CREATE UNIQUE INDEX spans_identity ON spans (trace_id, span_id);
 
 CREATE TABLE logs (
   seq      INTEGER PRIMARY KEY,
-  digest   TEXT NOT NULL UNIQUE,
+  digest   TEXT NOT NULL UNIQUE CHECK (digest <> ''),
   trace_id TEXT NOT NULL CHECK (trace_id BETWEEN '!' AND '~' OR trim(trace_id, BLANK) <> ''),
   span_id  TEXT,
   ts       INTEGER NOT NULL,
@@ -76,7 +76,7 @@ CREATE TABLE orphans (
 
 -- An opaque trace id leaves as OTLP under a derived one; both are kept.
 CREATE TABLE trace_aliases (
-  otel_trace_id TEXT PRIMARY KEY,
+  otel_trace_id TEXT PRIMARY KEY CHECK (otel_trace_id <> ''),
   trace_id      TEXT NOT NULL CHECK (trace_id BETWEEN '!' AND '~' OR trim(trace_id, BLANK) <> '')
 ) WITHOUT ROWID;
 
