@@ -43,12 +43,14 @@ def test_a_forked_child_keeps_no_lock_that_its_parent_let_go_of(tmp_path: Path) 
     child = in_child(lambda: os.read(ready, 1) == b"x")
     lock.release()
     other = WriterLock(tmp_path)
-    assert other.acquire()
-    other.release()
-    os.write(go_on, b"x")
-    assert ended_well(child)
-    os.close(ready)
-    os.close(go_on)
+    try:
+        assert other.acquire()
+        other.release()
+    finally:  # whatever came of it: the child waits for this
+        os.write(go_on, b"x")
+        assert ended_well(child)
+        os.close(ready)
+        os.close(go_on)
 
 
 def test_a_forked_child_cannot_let_go_of_its_parents_lock(tmp_path: Path) -> None:
