@@ -71,14 +71,13 @@ class Journal:
                     self._write_again(line)
                 self._size += len(line)
                 self.written += 1
+                if not self._always:
+                    return True
                 written = True
-                if self._always:
-                    self._fsync()
+                self._fsync()
             except OSError as error:
                 written = False
                 self._drop(error)
-            if not self._news:
-                return written
         # Outside the lock: a handler of the host's may record in its turn.
         while self._news:
             log.warning(self._news.pop())
@@ -105,7 +104,7 @@ class Journal:
             self._open_next()
         if self._settings.fsync == "interval" and now - self._synced >= FSYNC_SECONDS:
             self._synced = now
-            self._fsync()
+            self._fsync()  # if that fails, it is logged with the next trouble; the count is there at once
         self._next_look = now + PRESENCE_SECONDS
 
     def _is_there(self) -> bool:
