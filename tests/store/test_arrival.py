@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,6 @@ from dashcam.errors import RecordRefused, StoreError
 from dashcam.record.projector import project_all
 from dashcam.store.base import Batch, EventFilter
 from dashcam.store.sqlite.store import SqliteReader, SqliteStore
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "sessions.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[SqliteStore]:
-    with SqliteStore(path) as opened:
-        yield opened
-
 
 places = st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 9))
 told = st.tuples(st.integers(0, 2), st.integers(0, 1), st.sampled_from(["t", "u"]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,17 +14,6 @@ from dashcam.store.base import Batch, EventFilter
 from dashcam.store.sqlite.audit import verify
 from dashcam.store.sqlite.connection import open_reader
 from dashcam.store.sqlite.store import SqliteReader, SqliteStore
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "sessions.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[SqliteStore]:
-    with SqliteStore(path) as opened:
-        yield opened
 
 
 def change(path: Path, *statements: str) -> None:

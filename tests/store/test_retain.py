@@ -25,17 +25,6 @@ class Killed(BaseException):
     """Nobody catches it, as nobody catches SIGKILL."""
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "sessions.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[SqliteStore]:
-    with SqliteStore(path) as opened:
-        yield opened
-
-
 def fill(store: SqliteStore) -> None:
     """Three days of everything, several chunks of each."""
     for day in range(3):

@@ -3,7 +3,6 @@ from __future__ import annotations
 import random
 import sqlite3
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
 
@@ -18,17 +17,6 @@ from dashcam.contracts.span import LogRecord
 from dashcam.errors import StoreBusy, StoreError, StoreTooNew, TraceNotFound, UnreadableInput
 from dashcam.store.base import Batch, EventFilter, Retention, Source
 from dashcam.store.sqlite.store import SqliteReader, SqliteStore
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "sessions.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[SqliteStore]:
-    with SqliteStore(path) as opened:
-        yield opened
 
 
 def test_a_repeated_batch_adds_nothing(store: SqliteStore) -> None:

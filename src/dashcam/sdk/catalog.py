@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from dashcam.sdk.vocabulary import Vocabulary
@@ -105,19 +104,7 @@ def standard_vocabulary() -> Vocabulary:
 VOCABULARY = standard_vocabulary()
 
 
-def register_event(
-    name: str,
-    *,
-    required: Mapping[str, type] | None = None,
-    optional: Mapping[str, type] | None = None,
-    doc: str = "",
-    closed: bool = False,
-) -> None:
-    """Add an event of your own: its name, the fields that it must and may have, and their types.
-
-    Types are str, int, float, bool, dict, list, or object for anything.
-    """
-    VOCABULARY.register(name, required=required, optional=optional, doc=doc, closed=closed)
+register_event = VOCABULARY.register
 
 
 def shapes() -> list[dict[str, Any]]:

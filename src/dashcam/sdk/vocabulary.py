@@ -102,7 +102,11 @@ class Vocabulary:
         doc: str = "",
         closed: bool = False,
     ) -> None:
-        """Add an event. Registering the same shape again changes nothing; another shape is refused."""
+        """Add an event of your own: its name, the fields that it must and may have, and their types.
+
+        Types are str, int, float, bool, dict, list, or object for anything. Registering the same shape again
+        changes nothing; another shape under the same name is refused.
+        """
         required, optional = required or {}, optional or {}
         if fault := fault_of_id(name, "the event's name"):
             raise VocabularyError(f"{fault}. An event is called something like 'order_placed'.")
