@@ -10,6 +10,7 @@ import pytest
 
 import dashcam
 from dashcam.sdk import emit
+from dashcam.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture(autouse=True)
@@ -36,3 +37,16 @@ def tape() -> Iterator[dashcam.testing.Tape]:
     """Records with ids and times that count."""
     with dashcam.testing.recording() as recorded:
         yield recorded
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where `store` is."""
+    return tmp_path / "sessions.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    """A store of this test's own, open for writing."""
+    with SqliteStore(path) as opened:
+        yield opened
