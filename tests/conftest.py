@@ -7,10 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import dashcam
 from dashcam.sdk import emit
 from dashcam.store.sqlite.store import SqliteStore
+
+# No deadlines: a busy machine is no bug. In CI the same examples every time, so that a red run is about the change;
+# elsewhere new ones, so that there is always somebody looking for the next bug.
+settings.register_profile("dashcam", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("dashcam")
 
 
 @pytest.fixture(autouse=True)
