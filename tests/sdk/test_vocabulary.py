@@ -31,7 +31,7 @@ def test_the_catalog_holds_the_names_everybody_needs() -> None:
     assert all(shape["doc"] for shape in shapes())
 
 
-def test_the_calls_of_the_readme_and_of_the_course_run_as_printed(tape: dashcam.testing.Tape) -> None:
+def test_the_calls_that_the_documentation_prints_run_as_printed(tape: dashcam.testing.Tape) -> None:
     trace = dashcam.new_trace(session_id="chat-42")
     trace = dashcam.log_event(trace, "request_received")
     trace = dashcam.log_event(trace, "tool_call", tool="search")
