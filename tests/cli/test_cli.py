@@ -268,3 +268,27 @@ def test_several_commands_at_once_on_a_fresh_folder_all_answer(trace_id: str) ->
     for each in started:
         _, told = each.communicate(timeout=60)
         assert each.returncode == 0, told
+
+
+def test_commands_that_start_at_once_on_fresh_journals_all_answer_the_same(trace_id: str) -> None:
+    command = [sys.executable, "-m", "dashcam", "trace", trace_id, "--json"]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    answers = [process.communicate(timeout=60)[0] for process in started]
+    assert [len(json.loads(answer)) for answer in answers] == [6] * 4
+
+
+def test_a_damaged_store_is_told_by_verify_itself(trace_id: str, data: Path) -> None:
+    assert run("sessions").returncode == 0
+    store = data / "default" / "sessions.db"
+    content = bytearray(store.read_bytes())
+    content[4096 * 3 : 4096 * 12] = b"\xff" * (4096 * 9)
+    store.write_bytes(content)
+    done = run("verify")
+    assert done.returncode in (1, 6)
+    assert "Traceback" not in done.stderr
+    assert "damaged" in done.stderr or "malformed" in done.stderr
+
+
+def test_doctor_passes_over_what_is_no_segment(trace_id: str, data: Path) -> None:
+    (data / "default" / "journal" / "broken.jsonl").symlink_to("/nowhere")
+    assert run("doctor").returncode == 0

@@ -383,3 +383,19 @@ def test_a_forked_child_counts_for_itself(data: Path) -> None:
     assert os.read(read, 10) == b"1"
     os.close(read)
     os.close(write)
+
+
+def test_a_log_handler_that_fails_never_reaches_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise ValueError("handler")
+
+    (tmp_path / "file").write_text("in the way")
+    dashcam.configure(data=tmp_path / "file")
+    handler = Failing()
+    logging.getLogger("dashcam").addHandler(handler)
+    try:
+        log_event(new_trace("s"), "reply_ready")
+    finally:
+        logging.getLogger("dashcam").removeHandler(handler)
+    assert dashcam.stats()["dropped"] == 1

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -180,3 +182,52 @@ def test_a_fork_while_other_threads_record_never_hangs(data: Path) -> None:
         stop.set()
         for thread in threads:
             thread.join()
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+
+def test_segments_that_somebody_removes_leave_no_descriptor_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "PRESENCE_SECONDS", 0.0)
+    journal = make(tmp_path)
+    journal.write(b"1\n")
+    before = open_files()
+    for _ in range(20):
+        for path in tmp_path.rglob("*.jsonl"):
+            path.unlink()
+        journal.write(b"2\n")
+    assert open_files() == before
+    journal.close()
+
+
+def test_a_line_written_after_closing_is_kept_and_nothing_stays_open(tmp_path: Path) -> None:
+    """As by a thread that still has the recorder that configure() has just replaced."""
+    journal = make(tmp_path)
+    journal.write(b"1\n")
+    journal.close()
+    before = open_files()
+    assert journal.write(b"2\n")
+    assert open_files() == before
+    assert lines_of(tmp_path) == [b"1", b"2"]
+    assert all(is_finished(path) for path in tmp_path.rglob("*.jsonl"))
+
+
+def test_a_signal_handler_that_records_during_rotation_loses_nothing(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, dashcam\n"
+        "dashcam.configure(segment_bytes=1)\n"
+        "trace = dashcam.new_trace('s'); dashcam.log_event(trace, 'reply_ready')\n"
+        "before = len(os.listdir('/proc/self/fd')) if os.path.isdir('/proc/self/fd') else 0\n"
+        "signal.signal(signal.SIGALRM, lambda *_: dashcam.log_event(trace, 'reply_ready'))\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)\n"
+        "for _ in range(3000): dashcam.log_event(trace, 'reply_ready')\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0)\n"
+        "after = len(os.listdir('/proc/self/fd')) if os.path.isdir('/proc/self/fd') else 0\n"
+        "print(dashcam.stats()['dropped'], after - before)"
+    )
+    environment = {**os.environ, "DASHCAM_DATA": str(tmp_path)}
+    printed = subprocess.check_output([sys.executable, "-c", code], env=environment, timeout=60)
+    assert printed.split() == [b"0", b"0"]

@@ -294,3 +294,21 @@ def test_a_reader_who_had_enough_is_no_error(tape: dashcam.testing.Tape) -> None
     next(stream)
     stream.close()  # type: ignore[attr-defined]
     assert tape.records[-1]["status"] == "ok"
+
+
+def test_a_trace_made_current_again_and_again_keeps_counting_for_all(tape: dashcam.testing.Tape) -> None:
+    """A record that is written while another thread enters or leaves the trace finds its counter there."""
+    stop = threading.Event()
+
+    def enters(trace: Trace) -> None:
+        while not stop.is_set():
+            with use_trace(trace):
+                pass
+
+    with use_trace(new_trace("s")) as trace, ThreadPoolExecutor(3) as pool:
+        pool.submit(enters, trace)
+        writers = [pool.submit(lambda: [log_event(trace, "reply_ready") for _ in range(1_000)]) for _ in range(2)]
+        for writer in writers:
+            writer.result()
+        stop.set()
+    assert sorted(record["step"] for record in tape.records) == list(range(2_000))

@@ -10,15 +10,16 @@ from typing import Annotated
 import msgspec
 import typer
 
-from dashcam.cli.common import Data, Json, Project, settings_of
+from dashcam.cli.common import Data, Json, Project, reader_of, settings_of
 from dashcam.cli.output import count, err, inert, out, print_json, progress
-from dashcam.errors import SettingsError, UnreadableInput
+from dashcam.errors import SettingsError, StoreError, UnreadableInput
 from dashcam.record import refresh
 from dashcam.record.collect import Collected
 from dashcam.record.files import collect_files
 from dashcam.record.projector import project_all
 from dashcam.record.prune import prune_journals
 from dashcam.store.base import Retention
+from dashcam.store.sqlite.store import SqliteReader
 
 MIN_SIZE = 1 << 18
 _SIZE = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -97,9 +98,12 @@ def verify(data: Data = None, project: Project = None, as_json: Json = False) ->
 
     Prints what it finds, and exits with 1 if that is anything.
     """
-    from dashcam.cli.common import reader_of
-
-    with reader_of(settings_of(data, project)) as store:
+    settings = settings_of(data, project)
+    try:
+        store = reader_of(settings)
+    except StoreError:
+        store = SqliteReader(settings.store)  # too damaged to collect into, perhaps not to be looked at
+    with store:
         findings = list(store.verify())
     if as_json:
         print_json(findings)

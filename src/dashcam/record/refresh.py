@@ -12,6 +12,9 @@ from dashcam.sdk.settings import Settings
 from dashcam.store.sqlite.connection import WriterLock
 from dashcam.store.sqlite.store import SqliteReader, SqliteStore
 
+COLLECTING = "collecting"
+PATIENCE = 10.0  # seconds
+
 
 def open_store(settings: Settings) -> SqliteStore:
     """The store for writing; raises StoreBusy while somebody else has it."""
@@ -47,9 +50,13 @@ def open_current(settings: Settings, progress: Progress | None = None) -> Sqlite
 
 def _collect_if_free(settings: Settings, progress: Progress | None) -> bool:
     """Collect, if nobody else holds the store and we may write it; whether that was so."""
-    lock = WriterLock(settings.folder)
-    if not (_may_write(settings.folder) and lock.acquire()):
-        return False
+    lock = WriterLock(settings.folder, COLLECTING)
+    try:
+        # Another command that collects is soon done; a server that holds the store isn't, and collects itself.
+        if not (_may_write(settings.folder) and lock.acquire_after(COLLECTING, PATIENCE)):
+            return False
+    except StoreError:
+        return False  # somebody else's store can be read all the same
     with SqliteStore(settings.store, lock=lock) as store:
         collect(store, settings, progress)
     return True

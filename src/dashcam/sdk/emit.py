@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -87,7 +88,8 @@ class Recorder:
         except Exception:
             self.failed += 1
             if self.failed == 1:
-                log.warning("A record was lost inside dashcam; the agent goes on.", exc_info=True)
+                with suppress(Exception):  # a handler of the host's may fail, too
+                    log.warning("A record was lost inside dashcam; the agent goes on.", exc_info=True)
         return moved_to(trace, step + 1)
 
     def _plan(self, kind: str, operation: str, fields: dict[str, Any]) -> tuple[Plan, dict[str, Any] | None]:

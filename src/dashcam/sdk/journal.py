@@ -12,6 +12,7 @@ import os
 import secrets
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from dashcam.sdk.settings import Settings
@@ -25,6 +26,10 @@ FSYNC_SECONDS = 1.0
 PRESENCE_SECONDS = 1.0
 
 
+class _InBetweenError(Exception):
+    """A signal handler records while the thread that it interrupted opens a segment."""
+
+
 class Journal:
     """The segment that this process writes, and what became of its lines.
 
@@ -35,7 +40,9 @@ class Journal:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._folder = settings.journals
-        self._limit, self._always = settings.segment_bytes, settings.fsync == "always"
+        self._limit = settings.segment_bytes
+        self._more_to_do = settings.fsync == "always"  # after a line was written
+        self._closed = False
         self._told: set[str] = set()
         self._fd = -1
         self._begin()
@@ -54,6 +61,8 @@ class Journal:
         self._next_look = 0.0  # when rotation, fsync and presence are looked at again
         self._expires = 0.0
         self._synced = 0.0
+        self._looking = False
+        self._waiting: list[bytes] = []  # lines of a signal handler that came while a segment was being opened
         self._news: list[str] = []  # troubles to be logged, when the lock is released
         self.written = self.dropped = self.torn = self.segments = 0
         self.last_error: str | None = None
@@ -71,17 +80,28 @@ class Journal:
                     self._write_again(line)
                 self._size += len(line)
                 self.written += 1
-                if not self._always:
+                if not self._more_to_do:
                     return True
                 written = True
-                self._fsync()
+                self._after_line()
+            except _InBetweenError:
+                self._waiting.append(line)
+                return True
             except OSError as error:
                 written = False
                 self._drop(error)
-        # Outside the lock: a handler of the host's may record in its turn.
+        # Outside the lock: a handler of the host's may record in its turn. And it may fail, which is no matter here.
         while self._news:
-            log.warning(self._news.pop())
+            with suppress(Exception):
+                log.warning(self._news.pop())
         return written
+
+    def _after_line(self) -> None:
+        if self._settings.fsync == "always":
+            self._fsync()
+        if self._closed:  # written by a thread that still had this journal: keep the line, and nothing open
+            self._close()
+            self._next_look = 0.0
 
     @property
     def written_bytes(self) -> int:
@@ -91,6 +111,7 @@ class Journal:
     def _write_again(self, line: bytes) -> None:
         """After a short write: leave the torn line at the end of its segment, write to the next."""
         self.torn += 1
+        self._close()
         self._open_next()
         if _write(self._fd, line) != len(line):
             self.torn += 1
@@ -99,9 +120,19 @@ class Journal:
 
     def _look(self) -> None:
         """What need not be done for every line: rotate, fsync, see that the segment is still there."""
+        if self._looking:
+            raise _InBetweenError
         now = _monotonic()
-        if not self._is_there() or self._size >= self._limit or now >= self._expires:
-            self._open_next()
+        self._looking = True
+        try:
+            if not self._is_there() or self._size >= self._limit or now >= self._expires:
+                self._open_next()
+        finally:
+            self._looking = False
+        while self._waiting:
+            line = self._waiting.pop(0)
+            self._size += _write(self._fd, line)
+            self.written += 1
         if self._settings.fsync == "interval" and now - self._synced >= FSYNC_SECONDS:
             self._synced = now
             self._fsync()  # if that fails, it is logged with the next trouble; the count is there at once
@@ -112,19 +143,22 @@ class Journal:
 
         A host that closes all descriptors, as daemons do, leaves us with a number that may soon be its own file's.
         """
+        return self._is_ours() and os.fstat(self._fd).st_nlink > 0
+
+    def _is_ours(self) -> bool:
         try:
             found = os.fstat(self._fd)
         except OSError:
             return False
-        return (found.st_dev, found.st_ino) == self._file and found.st_nlink > 0
+        return (found.st_dev, found.st_ino) == self._file
 
     def _open_next(self) -> None:
-        self._close()
         make_private_folder(self._folder)
         path = self._folder / f"{self._stem}-{self._number + 1}.jsonl"
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_SH)
         made = os.fstat(fd)
+        self._close()
         self._earlier += self._size
         self._fd, self._size, self._file = fd, 0, (made.st_dev, made.st_ino)
         self._number += 1
@@ -151,7 +185,7 @@ class Journal:
             self._news.append(f"A record {what}: {self.last_error}. Counted in dashcam.stats().")
 
     def _close(self) -> None:
-        if self._is_there():
+        if self._is_ours():
             if self._settings.fsync != "never":
                 self._fsync()
             os.close(self._fd)
@@ -160,6 +194,7 @@ class Journal:
     def close(self) -> None:
         """Let go of the segment: from here on a reader may take it for finished."""
         with self._lock:
+            self._closed = self._more_to_do = True
             self._close()
             self._next_look = 0.0
         if self in _journals:
@@ -167,7 +202,7 @@ class Journal:
 
     def after_fork(self) -> None:
         """In the child: the parent's segment and counts are the parent's."""
-        if self._is_there():
+        if self._is_ours():
             os.close(self._fd)
         self._fd = -1
         self._begin()

@@ -12,7 +12,7 @@ import itertools
 import os
 import threading
 
-# A long-lived process sees many traces. Counters that nobody holds go, the longest unused first.
+# A long-lived process sees many traces. Counters that nobody holds go, the oldest first.
 MAX_COUNTED = 10_000
 
 
@@ -49,12 +49,13 @@ counter_of = _counters.get
 def count_steps(trace_id: str, first: int) -> StepCounter:
     """From now on, count the steps of this trace for all who write to it in this process."""
     with _lock:
-        counter = _counters.pop(trace_id, None) or StepCounter(first)
-        if len(_counters) >= MAX_COUNTED:
-            idle = next((name for name, other in _counters.items() if not other.users), None)
-            if idle is not None:
-                del _counters[idle]
-        _counters[trace_id] = counter  # at the end: the longest unused go first
+        counter = _counters.get(trace_id)
+        if counter is None:
+            if len(_counters) >= MAX_COUNTED:
+                idle = next((name for name, other in _counters.items() if not other.users), None)
+                if idle is not None:
+                    del _counters[idle]
+            counter = _counters[trace_id] = StepCounter(first)
         return counter
 
 

@@ -44,6 +44,8 @@ def check_journals(store: Reader, settings: Settings) -> Iterator[Finding]:
     known = {source.segment: source.offset for source in store.sources()}
     behind = live = segments = 0
     for path in sorted(settings.journals.glob("*.jsonl")):
+        if not path.is_file():
+            continue
         segments += 1
         live += not is_finished(path)
         behind += max(path.stat().st_size - known.get(path.name, 0), 0)

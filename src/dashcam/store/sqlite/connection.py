@@ -111,8 +111,9 @@ def _not_opened(path: Path, error: sqlite3.Error) -> StoreError:
 class WriterLock:
     """Held by the one process that writes a store. The kernel lets go of it if that process dies."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, purpose: str = "") -> None:
         self._path = folder / "writer.lock"
+        self._purpose = purpose
         self._fd = -1
         self._pid = -1
 
@@ -128,15 +129,30 @@ class WriterLock:
 
     def acquire(self) -> bool:
         """Take the lock if nobody has it."""
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreError(
+                f"{self._path} can't be opened for writing: {error.strerror}. It belongs to whoever writes this store; "
+                "run as that user, or use another folder with --data."
+            ) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
             return False
         os.ftruncate(fd, 0)
-        os.write(fd, f"process {os.getpid()}".encode())
+        os.write(fd, f"process {os.getpid()}{self._purpose and ', '}{self._purpose}".encode())
         self._fd, self._pid = fd, os.getpid()
+        return True
+
+    def acquire_after(self, purpose: str, seconds: float) -> bool:
+        """Take the lock; where somebody has it for just this purpose, wait for them to be done."""
+        deadline = time.monotonic() + seconds
+        while not self.acquire():
+            if not self.holder().endswith(f", {purpose}") or time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
         return True
 
     def release(self) -> None:
