@@ -172,6 +172,11 @@ def test_after_a_span_the_outer_trace_goes_on_without_sharing_a_step(tape: dashc
     assert [record["step"] for record in tape.records] == [0, 1, 2, 3, 4]
 
 
+def test_only_a_trace_can_be_made_current() -> None:
+    with pytest.raises(UnjoinableRecord), use_trace("nope"):  # type: ignore[arg-type]
+        pass
+
+
 def test_there_is_no_current_trace_until_one_is_used() -> None:
     with pytest.raises(UnjoinableRecord, match="use_trace"):
         dashcam.current_trace()

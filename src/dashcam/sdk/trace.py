@@ -129,6 +129,8 @@ class Before(NamedTuple):
 
 
 def make_current(trace: Trace) -> Before:
+    if not isinstance(trace, Trace):
+        raise UnjoinableRecord(f"got {type(trace).__name__} instead of a Trace. Start from dashcam.new_trace().")
     counter = count_steps(trace.trace_id, trace.step)
     counter.users += 1
     return Before(_current.set(trace), counter)

@@ -49,7 +49,7 @@ def check_journals(store: Reader, settings: Settings) -> Iterator[Finding]:
         segments += 1
         live += not is_finished(path)
         behind += max(path.stat().st_size - known.get(path.name, 0), 0)
-    found = f"{segments} segments, {live} being written, {behind:,} bytes not collected"
+    found = f"segments: {segments}, being written: {live}, bytes not collected: {behind:,}"
     if behind:
         yield Finding(check="journals", state="note", found=found, mend="Collect them: dashcam collect")
     else:
@@ -103,11 +103,11 @@ def _check_marks(store: Reader) -> Iterator[Finding]:
     yield Finding(
         check="shapes",
         state="warn" if malformed else "ok",
-        found=f"{sum(malformed.values()):,} malformed records" + (f" ({names})" if names else ""),
+        found=f"malformed records: {sum(malformed.values()):,}" + (f" ({names})" if names else ""),
         mend="Compare with `dashcam events`; DASHCAM_STRICT=1 tells where they are emitted." if malformed else "",
     )
     redacted = sum(figure.redacted for figure in figures)
-    yield Finding(check="redaction", state="ok", found=f"{redacted:,} records had something taken out")
+    yield Finding(check="redaction", state="ok", found=f"records with something taken out: {redacted:,}")
 
 
 def _check_folder(folder: Path) -> Iterator[Finding]:
