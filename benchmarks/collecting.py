@@ -123,7 +123,8 @@ def bare_insert(rows: list[tuple[object, ...]], path: Path, size: int) -> float:
     """Rows a second into a table with the same indexes and nothing else, `size` rows a statement."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; {_SCHEMA}")
-    connection.execute("PRAGMA cache_size = -65536")
+    connection.execute("PRAGMA cache_size = -65536")  # this and the next as the store has them
+    connection.execute("PRAGMA wal_autocheckpoint = 4000")
     one = f"({','.join('?' * len(rows[0]))})"
     start = time.perf_counter()
     for first in range(0, len(rows), BATCH):

@@ -292,3 +292,12 @@ def test_a_damaged_store_is_told_by_verify_itself(trace_id: str, data: Path) -> 
 def test_doctor_passes_over_what_is_no_segment(trace_id: str, data: Path) -> None:
     (data / "default" / "journal" / "broken.jsonl").symlink_to("/nowhere")
     assert run("doctor").returncode == 0
+
+
+@pytest.mark.parametrize("command", ["collect", "rebuild", "sessions", "verify", "orphans"])
+def test_a_folder_that_cannot_be_made_is_told_without_a_traceback(command: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    done = run(command, "--data", str(tmp_path / "file" / "x"))
+    assert done.returncode == 6
+    assert "Traceback" not in done.stderr
+    assert "--data" in done.stderr

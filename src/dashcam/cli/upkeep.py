@@ -102,6 +102,8 @@ def verify(data: Data = None, project: Project = None, as_json: Json = False) ->
     try:
         store = reader_of(settings)
     except StoreError:
+        if not settings.store.exists():
+            raise
         store = SqliteReader(settings.store)  # too damaged to collect into, perhaps not to be looked at
     with store:
         findings = list(store.verify())

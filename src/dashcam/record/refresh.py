@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from dashcam.errors import StoreError
@@ -18,7 +19,12 @@ PATIENCE = 10.0  # seconds
 
 def open_store(settings: Settings) -> SqliteStore:
     """The store for writing; raises StoreBusy while somebody else has it."""
-    make_private_folder(settings.folder)
+    try:
+        make_private_folder(settings.folder)
+    except OSError as error:
+        raise StoreError(
+            f"{settings.folder} can't be made: {error.strerror}. Choose another folder with --data or DASHCAM_DATA."
+        ) from error
     return SqliteStore(settings.store)
 
 
@@ -64,6 +70,4 @@ def _collect_if_free(settings: Settings, progress: Progress | None) -> bool:
 
 def _may_write(folder: Path) -> bool:
     """A store that belongs to somebody else, or on a read-only disk, can still be read."""
-    import os
-
     return os.access(folder, os.W_OK)
