@@ -13,6 +13,7 @@ from benchmarks.figures import show
 BENCHMARKS = {
     "emitting": "One record in the host's process",
     "collecting": "Journals into the store",
+    "sessions": "Chat sessions",
 }
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dashcam import testing as testing
     from dashcam.errors import DashcamError as DashcamError
     from dashcam.errors import UnjoinableRecord as UnjoinableRecord
+    from dashcam.record.pydantic_ai import record as record
+    from dashcam.record.recorder import record_session as record_session
     from dashcam.sdk.catalog import register_event as register_event
     from dashcam.sdk.emit import configure as configure
     from dashcam.sdk.emit import log_event as log_event
@@ -47,6 +49,7 @@ _HOME = {
     "log_event": "dashcam.sdk.emit",
     "new_trace": "dashcam.sdk.trace",
     "orphan_rate": "dashcam.views.joinability",
+    "record_session": "dashcam.record.recorder",
     "register_event": "dashcam.sdk.catalog",
     "run_of": "dashcam.views.joinability",
     "stats": "dashcam.sdk.emit",
@@ -54,12 +57,14 @@ _HOME = {
     "use_trace": "dashcam.sdk.trace",
 }
 
-__all__ = ["__version__", "testing", *_HOME]
+_MODULES = ("record", "testing")  # `record` can be called; see there
+
+__all__ = ["__version__", *_MODULES, *_HOME]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "testing":
-        return importlib.import_module("dashcam.testing")
+    if name in _MODULES:
+        return importlib.import_module(f"dashcam.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'dashcam' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOME[name]), name)

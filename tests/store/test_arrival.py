@@ -16,7 +16,7 @@ from dashcam.contracts.event import Event
 from dashcam.contracts.span import LogRecord
 from dashcam.errors import RecordRefused, StoreError
 from dashcam.record.projector import project_all
-from dashcam.store.base import Batch, EventFilter
+from dashcam.store.base import Batch, EventFilter, SessionFilter
 from dashcam.store.sqlite.store import SqliteReader, SqliteStore
 
 places = st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 9))
@@ -36,7 +36,12 @@ def reads(store: SqliteStore) -> list[Any]:
     """Everything that is read of events, but for the number of arrival."""
     filters = [EventFilter(), EventFilter(session_id="s"), EventFilter(trace_id="t"), EventFilter(limit=3)]
     found: list[Any] = [[msgspec.structs.replace(each, seq=0) for each in store.events(wanted)] for wanted in filters]
-    found += [store.model_calls("t"), store.model_calls("u"), store.traces("s"), store.sessions()]
+    found += [
+        store.model_calls("t"),
+        store.model_calls("u"),
+        store.traces("s"),
+        store.sessions(SessionFilter(kind=None)),
+    ]
     return [*found, store.figures("source"), store.shared_steps()]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from chat_rows import turn
 from records import DAY, NOW, event, orphan, span, with_contents
 
 from dashcam.contracts.content import context_digest, digest_of
@@ -33,12 +34,14 @@ def fill(store: SqliteStore) -> None:
         orphans = [orphan(day * 1000 + i, ts=at + i, operation="lost") for i in range(25)]
         spans = [span(span_id=f"{day}.{i}", end_ns=(at + i) * 1000) for i in range(25)]
         logs = [LogRecord(trace_id="t", ts=at + i, body=f'{{"n":{i}}}') for i in range(25)]
-        store.append(Batch(events=events, orphans=orphans, spans=spans, logs=logs))
+        chat = [row for i in range(4) for row in turn(f"s{day}.{i}", (at + i) // 1000)]
+        store.append(Batch(events=events, orphans=orphans, spans=spans, logs=logs, chat=chat))
         with_contents(store, 15, at)
 
 
 def test_a_kill_between_any_two_chunks_leaves_a_sound_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retain, "CHUNK", 10)
+    monkeypatch.setattr(retain, "SESSIONS", 3)
     ended, alive = False, 0
     while not ended:
         alive += 1

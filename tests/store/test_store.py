@@ -15,7 +15,7 @@ from records import DAY, NOW, event, orphan, span, with_contents
 from dashcam.contracts.identity import otel_trace_id
 from dashcam.contracts.span import LogRecord
 from dashcam.errors import StoreBusy, StoreError, StoreTooNew, TraceNotFound, UnreadableInput
-from dashcam.store.base import Batch, EventFilter, Retention, Source
+from dashcam.store.base import Batch, EventFilter, Retention, SessionFilter, Source
 from dashcam.store.sqlite.store import SqliteReader, SqliteStore
 
 
@@ -242,8 +242,8 @@ def test_a_trace_is_found_by_the_beginning_of_its_id_if_no_other_has_it(store: S
 
 
 def test_sessions_come_by_their_last_activity_page_by_page(store: SqliteStore) -> None:
-    told = [("old", NOW - 9), ("new", NOW + 9), ("middle", NOW), ("also-new", NOW + 9)]
+    told = [("old", NOW - 9000), ("new", NOW + 9000), ("middle", NOW), ("also-new", NOW + 9000)]
     store.append(Batch(events=[event(i, session_id=name, ts=ts) for i, (name, ts) in enumerate(told)]))
-    first = store.sessions(limit=2)
-    rest = store.sessions(limit=9, before=first[-1].session_id)
+    first = store.sessions(SessionFilter(limit=2))
+    rest = store.sessions(SessionFilter(limit=9, after=first[-1].session_id))
     assert [found.session_id for found in (*first, *rest)] == ["new", "also-new", "middle", "old"]

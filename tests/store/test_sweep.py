@@ -112,10 +112,10 @@ def test_prompts_and_catalogs_that_no_call_names_go(store: sqlite3.Connection) -
 
 def test_a_further_table_can_name_contents(store: sqlite3.Connection) -> None:
     put_contents(store, [b"named", b"forgotten"])
-    store.execute("CREATE TABLE chat_parts (content BLOB)")
-    store.execute("INSERT INTO chat_parts VALUES (?)", (digest_of(b"named"),))
+    store.execute("CREATE TABLE pictures (content BLOB)")
+    store.execute("INSERT INTO pictures VALUES (?)", (digest_of(b"named"),))
     store.execute("BEGIN")
-    assert sweep(store, ["SELECT content FROM chat_parts"]) == Swept(contents=1)
+    assert sweep(store, ["SELECT content FROM pictures"]) == Swept(contents=1)
     store.execute("COMMIT")
     assert _stored(store, "contents") == {digest_of(b"named")}
 

@@ -1,4 +1,4 @@
-"""`dashcam trace`, `session`, `sessions` and `orphans`: what happened, and what can't be joined."""
+"""`dashcam trace`, `session` and `orphans`: what happened, and what can't be joined."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import typer
 from rich.text import Text
 
 from dashcam.cli.common import Data, File, Json, Project, reader_of, records_in, settings_of
-from dashcam.cli.output import brief, clock, count, duration, err, inert, out, print_columns, print_json, print_table
-from dashcam.contracts.event import iso_of
+from dashcam.cli.output import brief, clock, count, duration, inert, out, print_columns, print_json, print_table
 from dashcam.views import joinability, timeline
 from dashcam.views.timeline import Step, Timeline
 
@@ -58,29 +57,6 @@ def session(
     out.print(Text.assemble("session ", (inert(session_id), "bold"), f" · {count(len(found), 'trace')}\n"))
     for each in found:
         show(each, full)
-
-
-def sessions(
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 50,
-    after: Annotated[str, typer.Option(metavar="SESSION_ID", help="Go on after this one, the last of a page.")] = "",
-    data: Data = None,
-    project: Project = None,
-    as_json: Json = False,
-) -> None:
-    """List sessions, the most recently active first."""
-    with reader_of(settings_of(data, project)) as store:
-        found = store.sessions(limit=limit, before=after)
-    if as_json:
-        times = [{"first_ts": iso_of(each.first_ts), "last_ts": iso_of(each.last_ts)} for each in found]
-        print_json([{**msgspec.structs.asdict(each), **when} for each, when in zip(found, times, strict=True)])
-        return
-    if not found:
-        err.print("No sessions.")
-        return
-    rows = [(each.session_id, each.traces, each.events, clock(iso_of(each.last_ts))) for each in found]
-    print_table(("session", "traces", "records", "last active"), rows)
-    if len(found) == limit:
-        err.print(inert(f"More with: --after {found[-1].session_id!r}"))
 
 
 def orphans(file: File = None, data: Data = None, project: Project = None, as_json: Json = False) -> None:
@@ -155,4 +131,4 @@ def _as_json(found: Timeline) -> dict[str, Any]:
     return told
 
 
-COMMANDS = (trace, session, sessions, orphans)
+COMMANDS = (trace, session, orphans)

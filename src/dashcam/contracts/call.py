@@ -24,12 +24,16 @@ class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
     kind: Id
     ts: int
     span_id: str | None = None
+    message_id: str | None = None  # the chat message that the answer is part of
     provider: str | None = None
     model: Id
-    settings: str = "{}"
+    settings: str = "{}"  # all of the request that is neither prompt nor tools nor messages, as JSON
+    wire: str | None = None  # whose form the messages have: pydantic-ai, ai-sdk, or what the caller says
     system_prompt_digest: str | None = None
     tool_catalog_digest: str | None = None
     context_digest: str | None = None
+    output_digest: str | None = None  # the answer: a content, like the messages
+    response_id: str | None = None
     input_tokens: Count | None = None
     output_tokens: Count | None = None
     reasoning_tokens: Count | None = None
@@ -41,3 +45,4 @@ class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: str | None = None
     error: str | None = None
     redacted: bool = False
+    redacted_paths: str = "[]"  # where, as JSON

@@ -62,6 +62,14 @@ class Link(msgspec.Struct, frozen=True):
     appended: int = 0
 
 
+class LinkedContext(msgspec.Struct, frozen=True):
+    """A context told as the difference to the one before it; without a parent `link.middle` is all of it."""
+
+    digest: bytes
+    parent: bytes | None
+    link: Link
+
+
 def digest_of(body: bytes) -> bytes:
     """SHA-256 of the bytes as sent."""
     return sha256(body).digest()

@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
+from dashcam.contracts.chat import ChatRow
+from dashcam.contracts.content import LinkedContext
 from dashcam.contracts.event import Event, Orphan
 from dashcam.dialects.lines import parse_line
+from dashcam.dialects.rows import ROWS, Content, Row, SystemPrompt, ToolCatalog, row_of
 from dashcam.errors import RecordRefused
 from dashcam.sdk.journal import is_finished
 from dashcam.store.base import Batch, Source, Store
@@ -38,6 +41,7 @@ class Collected(msgspec.Struct):
     """What a collection brought in."""
 
     events: int = 0
+    rows: int = 0  # of chats, and of what models were sent
     orphans: int = 0
     torn: int = 0
     bytes: int = 0
@@ -54,9 +58,10 @@ class Pile:
     def __init__(self, store: Store, progress: Callable[[int], None]) -> None:
         self._store, self._progress = store, progress
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="dashcam-collect")
-        self._under_way: Future[tuple[int, int]] | None = None
+        self._under_way: Future[tuple[int, int, int]] | None = None
         self.collected = Collected()
         self._events: list[Event] = []
+        self._rows: list[tuple[Event, Row]] = []
         self._orphans: list[Orphan] = []
         self._sources: dict[str, Source] = {}
 
@@ -80,44 +85,92 @@ class Pile:
         """Take the records of `size` bytes, and the point in their source that is reached with them."""
         self.collected.bytes += size
         for record in records:
-            (self._events if type(record) is Event else self._orphans).append(record)  # type: ignore[arg-type]
+            if type(record) is not Event:
+                self._orphans.append(record)  # type: ignore[arg-type]
+            elif record.operation in ROWS and (row := _row_of(record)) is not None:
+                self._rows.append((record, row))
+            else:
+                self._events.append(record)
         self._sources[source.segment] = source
-        if len(self._events) + len(self._orphans) >= BATCH:
+        if len(self._events) + len(self._rows) + len(self._orphans) >= BATCH:
             self.flush()
 
     def flush(self) -> None:
         """Hand over what is there; it is written when the next batch is, or at the end."""
         if not self._sources:
             return
-        batch = Batch(events=self._events, orphans=self._orphans, sources=list(self._sources.values()))
         self._wait()
-        self._under_way = self._writer.submit(self._append, batch)
-        self.collected.torn += sum(orphan.reason.startswith("torn") for orphan in batch.orphans)
+        waiting = (self._events, self._rows, self._orphans, list(self._sources.values()))
+        self._under_way = self._writer.submit(self._append, *waiting)
+        self.collected.torn += sum(orphan.reason.startswith("torn") for orphan in self._orphans)
         self._progress(self.collected.bytes)
-        self._events, self._orphans, self._sources = [], [], {}
+        self._events, self._rows, self._orphans, self._sources = [], [], [], {}
 
     def _wait(self) -> None:
         if self._under_way is not None:
             under_way, self._under_way = self._under_way, None
-            events, orphans = under_way.result()
+            events, rows, orphans = under_way.result()
             self.collected.events += events
+            self.collected.rows += rows
             self.collected.orphans += orphans
 
-    def _append(self, batch: Batch) -> tuple[int, int]:
-        """Append the batch; where the store refuses one of its records, that one goes to quarantine, alone."""
+    def _append(
+        self,
+        events: list[Event],
+        rows: list[tuple[Event, Row]],
+        orphans: list[Orphan],
+        sources: list[Source],
+    ) -> tuple[int, int, int]:
+        """Append what waited; where the store refuses one of the records, that one goes to quarantine, alone."""
         try:
-            self._store.append(batch)
-            return len(batch.events), len(batch.orphans)
+            self._store.append(batch_of(rows, events=events, orphans=orphans, sources=sources))
+            return len(events), len(rows), len(orphans)
         except RecordRefused:
-            good, orphans = [], list(batch.orphans)
-            for event in batch.events:
-                try:
-                    self._store.append(Batch(events=[event]))
-                    good.append(event)
-                except RecordRefused as error:
-                    orphans.append(_refused(event, error))
-            self._store.append(Batch(events=good, orphans=orphans, sources=batch.sources))
-            return len(good), len(orphans)
+            kept = self._append_singly(((event, Batch(events=[event])) for event in events), orphans)
+            kept_rows = self._append_singly(((line, batch_of([(line, row)])) for line, row in rows), orphans)
+            self._store.append(Batch(orphans=orphans, sources=sources))
+            return kept, kept_rows, len(orphans)
+
+    def _append_singly(self, batches: Iterable[tuple[Event, Batch]], orphans: list[Orphan]) -> int:
+        """Append one record at a time, those that are refused to `orphans`; return how many were not."""
+        kept = 0
+        for line, batch in batches:
+            try:
+                self._store.append(batch)
+                kept += 1
+            except RecordRefused as error:
+                orphans.append(_refused(line, error))
+        return kept
+
+
+def batch_of(rows: Iterable[tuple[Event, Row]], **more: Any) -> Batch:
+    """The rows of journal lines as a batch, with whatever else is to be written with them."""
+    sorted_out: dict[type, list[Any]] = {Content: [], SystemPrompt: [], ToolCatalog: [], LinkedContext: []}
+    chat: list[ChatRow] = []
+    for _, row in rows:
+        sorted_out.get(type(row), chat).append(row)
+    return Batch(
+        contents=[row.body for row in sorted_out[Content]],
+        system_prompts=[row.body for row in sorted_out[SystemPrompt]],
+        tool_catalogs=[row.body for row in sorted_out[ToolCatalog]],
+        contexts=sorted_out[LinkedContext],
+        chat=chat,
+        **more,
+    )
+
+
+def _row_of(line: Event) -> Row | None:
+    """The row that a line holds. Another program may use the name for events of its own: those stay events."""
+    try:
+        return row_of(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _in_order(entry: os.DirEntry[str]) -> tuple[str, int, str]:
+    """Segments of one process in the order of their making: rows build on what came before them."""
+    stem, _, number = entry.name.removesuffix(".jsonl").rpartition("-")
+    return stem, int(number) if number.isdecimal() else 0, entry.name
 
 
 def collect_journals(store: Store, folder: Path, progress: Progress | None = None) -> Collected:
@@ -125,7 +178,7 @@ def collect_journals(store: Store, folder: Path, progress: Progress | None = Non
     known = {source.segment: source for source in store.sources()}
     waiting = []
     total = 0
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name) if folder.is_dir() else ():
+    for entry in sorted(os.scandir(folder), key=_in_order) if folder.is_dir() else ():
         if entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False):
             source = known.get(entry.name) or Source(segment=entry.name)
             behind = entry.stat().st_size - source.offset

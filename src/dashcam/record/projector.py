@@ -9,14 +9,16 @@ import msgspec
 
 from dashcam.contracts.call import ModelCall
 from dashcam.contracts.event import REDACTED, Event
+from dashcam.contracts.identity import MARKS
 from dashcam.store.base import EventFilter, Projection, Store
 
 _COUNTS = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read", "cache_write")
 _NUMBERS = {"cost_usd": "cost_usd", "first_token_ms": "first_token_ms", "duration_ms": "latency_ms"}
-_TEXTS = ("span_id", "provider", "stop_reason", "error") + (
+_TEXTS = ("span_id", "message_id", "provider", "wire", "response_id", "stop_reason", "error") + (
     "system_prompt_digest",
     "tool_catalog_digest",
     "context_digest",
+    "output_digest",
 )
 
 
@@ -57,8 +59,18 @@ def model_call_of(event: Event) -> ModelCall | None:
         model=model,
         settings=msgspec.json.encode(settings).decode() if isinstance(settings, dict) else "{}",
         redacted=bool(event.marks & REDACTED),
+        redacted_paths=_redacted_paths(fields),
         **told,
     )
+
+
+def _redacted_paths(fields: dict[str, Any]) -> str:
+    """Where secrets were taken out, as our remarks say."""
+    remarks = fields.get(MARKS)
+    paths = remarks.get("redacted") if isinstance(remarks, dict) else None
+    return msgspec.json.encode(
+        [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []
+    ).decode()
 
 
 def _count(value: object) -> int | None:

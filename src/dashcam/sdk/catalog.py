@@ -19,7 +19,7 @@ _EVENTS: dict[str, tuple[str, dict[str, type], dict[str, type]]] = {
     "request_received": (
         "A request reached the agent.",
         {},
-        {"input": object, "channel": str, "user": str},
+        {"input": object, "channel": str, "user": str, "message_id": str},
     ),
     "model_call": (
         "A model was asked and answered. Token counts never overlap; leave out what is unknown.",
@@ -35,15 +35,19 @@ _EVENTS: dict[str, tuple[str, dict[str, type], dict[str, type]]] = {
             "latency_ms": float,
             "stop_reason": str,
             "error": str,
+            "wire": str,
+            "response_id": str,
+            "message_id": str,
             "system_prompt_digest": str,
             "tool_catalog_digest": str,
             "context_digest": str,
+            "output_digest": str,
         },
     ),
     "tool_call": (
         "The agent is about to call a tool.",
         {"tool": str},
-        {"tool_call_id": str, "input": object},
+        {"tool_call_id": str, "input": object, "message_id": str, "permissions": list},
     ),
     "tool_call_completed": (
         "A tool answered.",
@@ -78,7 +82,7 @@ _EVENTS: dict[str, tuple[str, dict[str, type], dict[str, type]]] = {
     "reply_ready": (
         "The agent's answer is complete.",
         {},
-        {"text": str, "latency_ms": float, "stop_reason": str},
+        {"text": str, "latency_ms": float, "stop_reason": str, "message_id": str},
     ),
     "span_started": (
         "A part of the work began; written by Trace.span().",

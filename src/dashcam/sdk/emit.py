@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,18 +51,16 @@ class Recorder:
         self.malformed = self.redacted = self.unencodable = self.failed = 0
         self._plans: dict[tuple[str, ...], Plan] = {}
 
-    def record(self, trace: Trace, operation: str, fields: dict[str, Any], parent_span: bool) -> Trace:
-        """Write one record and return the trace one step on.
+    def record(
+        self, trace: Trace, operation: str, fields: dict[str, Any], parent_span: bool, hidden: Sequence[str] = ()
+    ) -> Trace:
+        """Write one record and return the trace one step on. `hidden` is where secrets were taken out before.
 
         Above the `try` are the caller's mistakes, which are told; inside it everything that is not
         the caller's fault, which is counted and never reaches the host. One function, because this is
         what every operation of the host waits for.
         """
-        if not isinstance(trace, Trace):
-            raise UnjoinableRecord(
-                f"{operation!r:.80}: got {type(trace).__name__} instead of a Trace. "
-                "Start from dashcam.new_trace(session_id=...)."
-            )
+        _require_trace(trace, operation)
         if type(operation) is not str:
             operation = _name_of(operation)
         parent = trace.parent_span_id if parent_span else None
@@ -77,8 +76,8 @@ class Recorder:
         counter = counter_of(trace.trace_id)
         step = trace.step if counter is None else counter.take(trace.step)
         try:
-            if not plan.innocent or marks or not self.redactor.are_harmless(fields.values()):
-                fields = self._redacted(fields, marks)
+            if not plan.innocent or marks or hidden or not self.redactor.are_harmless(fields.values()):
+                fields = self._redacted(fields, marks, hidden)
             try:
                 line = line_of(start, step, plan.middle, mint.now(), where, fields)
             except Exception:
@@ -86,11 +85,33 @@ class Recorder:
                 line = line_of(start, step, plan.middle, mint.now(), where, tamed(fields))
             self.journal.write(line)
         except Exception:
-            self.failed += 1
-            if self.failed == 1:
-                with suppress(Exception):  # a handler of the host's may fail, too
-                    log.warning("A record was lost inside dashcam; the agent goes on.", exc_info=True)
+            self.lost()
         return moved_to(trace, step + 1)
+
+    def keep(self, trace: Trace, operation: str, fields: dict[str, Any]) -> None:
+        """Write a row that belongs to the trace's present step, and takes none of its own.
+
+        What may hold secrets has been through `redactor` before: a digest and its body must agree.
+        """
+        _require_trace(trace, operation)
+        start, where = frame(trace.session_id, trace.trace_id, trace.span_id, None)
+        between = middle(trace.kind, operation)
+        try:
+            try:
+                line = line_of(start, trace.step, between, mint.now(), where, fields)
+            except Exception:
+                self.unencodable += 1
+                line = line_of(start, trace.step, between, mint.now(), where, tamed(fields))
+            self.journal.write(line)
+        except Exception:
+            self.lost()
+
+    def lost(self) -> None:
+        """Count a record that is gone through our own fault, and say so once."""
+        self.failed += 1
+        if self.failed == 1:
+            with suppress(Exception):  # a handler of the host's may fail, too
+                log.warning("A record was lost inside dashcam; the agent goes on.", exc_info=True)
 
     def _plan(self, kind: str, operation: str, fields: dict[str, Any]) -> tuple[Plan, dict[str, Any] | None]:
         """The plan for such a record, remembered if only types can be wrong with it; and its marks."""
@@ -120,12 +141,12 @@ class Recorder:
         self.malformed += 1
         return {"malformed": faults}
 
-    def _redacted(self, fields: dict[str, Any], marks: dict[str, Any] | None) -> dict[str, Any]:
+    def _redacted(self, fields: dict[str, Any], marks: dict[str, Any] | None, hidden: Sequence[str]) -> dict[str, Any]:
         """The fields without secrets, with our remarks on them if there are any."""
-        fields, hidden, replaced = self.redactor.apply(fields)
-        if hidden:
+        fields, taken, replaced = self.redactor.apply(fields)
+        if taken or hidden:
             self.redacted += 1
-            marks = {**(marks or {}), "redacted": hidden}
+            marks = {**(marks or {}), "redacted": [*hidden, *taken]}
         if replaced:
             self.unencodable += 1
             marks = {**(marks or {}), "unencodable": replaced}
@@ -166,6 +187,14 @@ def _shipper_for(settings: Settings) -> Shipper | None:
     return Shipper(settings)
 
 
+def _require_trace(trace: object, operation: object) -> None:
+    if not isinstance(trace, Trace):
+        raise UnjoinableRecord(
+            f"{operation!r:.80}: got {type(trace).__name__} instead of a Trace. "
+            "Start from dashcam.new_trace(session_id=...)."
+        )
+
+
 def _name_of(operation: object) -> str:
     """The text of an operation that is some kind of text (an Enum's member, say); anything else is refused."""
     if isinstance(operation, str):
@@ -203,9 +232,11 @@ def _settings_of_environment() -> Settings:
         return Settings(data=Path(os.devnull))
 
 
-def write(trace: Trace, operation: str, fields: dict[str, Any], *, parent_span: bool = False) -> Trace:
+def write(
+    trace: Trace, operation: str, fields: dict[str, Any], *, parent_span: bool = False, hidden: Sequence[str] = ()
+) -> Trace:
     """Write one record of `trace`. The one way in for everything in the package that records."""
-    return (_recorder or recorder()).record(trace, operation, fields, parent_span)
+    return (_recorder or recorder()).record(trace, operation, fields, parent_span, hidden)
 
 
 def log_event(trace: Trace, operation: str, /, **fields: Any) -> Trace:

@@ -14,6 +14,8 @@ from typing import Protocol
 import msgspec
 
 from dashcam.contracts.call import ModelCall
+from dashcam.contracts.chat import ChatMessage, ChatPart, ChatRow, ChatSession, Usage
+from dashcam.contracts.content import LinkedContext
 from dashcam.contracts.event import Event, Orphan
 from dashcam.contracts.span import LogRecord, Span
 
@@ -45,7 +47,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     contents: Sequence[bytes] = ()
     system_prompts: Sequence[str] = ()
     tool_catalogs: Sequence[str] = ()
-    contexts: Sequence[Context] = ()
+    contexts: Sequence[Context | LinkedContext] = ()  # in the order of the calls: one may link to the one before
+    chat: Sequence[ChatRow] = ()  # in the order in which they were written: a later row stands in for an earlier one
     sources: Sequence[Source] = ()
 
 
@@ -102,14 +105,56 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     last_ts: int
 
 
+class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which sessions: what is None does not narrow. Times are milliseconds."""
+
+    kind: str | None = "user"  # `user`, `system` (whichever source), or `system:<source>`
+    agent: str | None = None
+    model: str | None = None  # a part of `provider:model`
+    since: int | None = None
+    until: int | None = None
+    status: str | None = None  # busy, idle or error
+    text: str | None = None  # words that one of its parts holds
+    has_error: bool | None = None
+    min_cost: float | None = None
+    parent: str | None = None
+    archived: bool = False  # whether archived ones are listed, too
+    limit: int = 100
+    after: str = ""  # the last id of the page before
+
+
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One session at a glance."""
+    """One session at a glance, whatever is known of it: chat rows, events, or both. Times are milliseconds."""
 
     session_id: str
-    traces: int
-    events: int
-    first_ts: int
-    last_ts: int
+    kind: str
+    agent: str | None = None  # None: only events, no chat
+    provider: str | None = None
+    model: str | None = None
+    status: str = "idle"
+    title: str = ""  # how its first user message begins
+    turns: int = 0
+    messages: int = 0
+    errors: int = 0  # turns and tool calls that failed
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    parent_id: str | None = None
+    archived: bool = False
+    traces: int = 0
+    events: int = 0
+    first_at: int
+    last_at: int
+
+
+class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
+    """A part that holds the words that were looked for, and the words around them."""
+
+    session_id: str
+    message_id: str
+    part_id: str
+    type: str
+    created_at: int
+    snippet: str
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +181,7 @@ class Retained(msgspec.Struct, frozen=True, kw_only=True):
     spans: int = 0
     logs: int = 0
     orphans: int = 0
+    chat_sessions: int = 0
     contents: int = 0
     contexts: int = 0
     bytes: int = 0
@@ -148,11 +194,16 @@ class Reader(Protocol):
     def events(self, wanted: EventFilter) -> Iterator[Event]: ...
     def traces(self, session_id: str) -> list[TraceSummary]: ...
     def trace(self, trace_id: str) -> TraceSummary: ...
-    def sessions(self, *, limit: int = 100, before: str = "") -> list[SessionSummary]: ...
+    def sessions(self, wanted: SessionFilter) -> list[SessionSummary]: ...
+    def session_kinds(self, wanted: SessionFilter) -> dict[str, int]: ...
+    def chat_session(self, session_id: str) -> ChatSession: ...
+    def chat_messages(self, session_id: str) -> Iterator[ChatMessage]: ...
+    def chat_parts(self, session_id: str, message_id: str | None = None) -> Iterator[ChatPart]: ...
+    def search(self, words: str, *, session_id: str | None = None, limit: int = 50) -> list[SearchHit]: ...
     def spans(self, trace_id: str) -> list[Span]: ...
     def logs(self, trace_id: str) -> list[LogRecord]: ...
     def orphans(self, *, limit: int = 100) -> Iterator[Orphan]: ...
-    def model_calls(self, trace_id: str) -> list[ModelCall]: ...
+    def model_calls(self, trace_id: str | None = None, *, session_id: str | None = None) -> list[ModelCall]: ...
     def sources(self) -> list[Source]: ...
     def bodies(self, digests: Iterable[bytes]) -> dict[bytes, bytes]: ...
     def system_prompt(self, digest: str) -> str: ...

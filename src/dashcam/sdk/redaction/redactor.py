@@ -141,6 +141,15 @@ class Redactor:
             self._known.put(digest, outcome)
         return outcome or text
 
+    @property
+    def asks_host(self) -> bool:
+        """Whether a function of the host's has the last word: it sees whole records only."""
+        return self._function is not None
+
+    def suspects(self, text: str) -> bool:
+        """Whether a text may hold a secret, or the beginning of one."""
+        return next(iter(self._sieve.suspected(text)), None) is not None
+
     def scrub(self, text: str) -> str:
         """As `text`, without remembering."""
         if len(text) < self._sieve.shortest:

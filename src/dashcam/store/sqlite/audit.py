@@ -1,4 +1,4 @@
-"""Checking a whole store: the file, the log, what is derived, and every content and chain."""
+"""Checking a whole store: the file, the log, what is derived, every content and chain, and chat sessions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dashcam.contracts.identity import otel_trace_id
 from dashcam.store.sqlite import read
 from dashcam.store.sqlite.verify import verify_contents
+from dashcam.store.sqlite.verify_chat import verify_chat
 
 _UNTOLD_CALLS = (
     "SELECT trace_id, step, session_id FROM model_calls AS c WHERE NOT EXISTS (SELECT 1 FROM events AS e "
@@ -26,7 +27,7 @@ def verify(connection: sqlite3.Connection) -> Iterator[str]:
     if ours:
         connection.execute("BEGIN")
     try:
-        for part in (_verify_file, _verify_log, _verify_digests, _verify_joins, verify_contents):
+        for part in (_verify_file, _verify_log, _verify_digests, _verify_joins, verify_contents, verify_chat):
             yield from _to_the_end(part(connection))
     finally:
         if ours and connection.in_transaction:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from dashcam.contracts.content import digest_of
 from dashcam.errors import ContentNotFound, StoreError
-from dashcam.store.sqlite.log import insert_rows
+from dashcam.store.sqlite.statements import insert_rows
 
 CHUNK = 500  # digests a look-up
 PACK_BEYOND = 512  # bytes

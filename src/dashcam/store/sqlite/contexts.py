@@ -10,8 +10,17 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from dashcam.contracts.content import EMPTY_CONTEXT, Link, context_digest, link, prefix_digests
+from dashcam.contracts.content import (
+    EMPTY_CONTEXT,
+    Link,
+    LinkedContext,
+    apply_link,
+    context_digest,
+    link,
+    prefix_digests,
+)
 from dashcam.errors import ContentNotFound, StoreError
+from dashcam.store.base import Context
 from dashcam.store.sqlite.contents import CHUNK, damaged, file_of, marks
 
 WIDTH = 32  # bytes a digest
@@ -134,6 +143,26 @@ class ContextWriter:
             before = found and (found[0], hashed + found[1], found[2])
             self._insert(digest, list(messages), parent, before)
         return digest
+
+    def take(self, told: Context | LinkedContext) -> bytes:
+        """Keep a context, however it is told; return its digest."""
+        return self.put_linked(told) if isinstance(told, LinkedContext) else self.put(told.messages, told.parent)
+
+    def put_linked(self, told: LinkedContext) -> bytes:
+        """Keep a context that is told as a difference; one that doesn't come out as it says is an IntegrityError."""
+        try:
+            digest = self.put(apply_link(self._list(told.parent), told.link), told.parent)
+        except (ContentNotFound, StoreError, ValueError) as error:
+            raise sqlite3.IntegrityError(f"context {told.digest.hex()} can't be put together: {error}") from error
+        if digest != told.digest:
+            raise sqlite3.IntegrityError(f"context {told.digest.hex()} comes out as {digest.hex()}")
+        return digest
+
+    def _list(self, digest: bytes | None) -> list[bytes]:
+        if digest is None or digest == EMPTY_CONTEXT:
+            return []
+        joined = self._lists.get(digest)
+        return context(self._connection, digest) if joined is None else split(joined)
 
     def _insert(
         self, digest: bytes, messages: list[bytes], hint: bytes | None, before: tuple[bytes, int, int] | None

@@ -21,8 +21,9 @@ from dashcam.contracts.event import MALFORMED, REDACTED, Event, Orphan
 from dashcam.contracts.identity import is_otel_trace_id, otel_trace_id
 from dashcam.contracts.span import LogRecord, Span
 from dashcam.store.base import Source
+from dashcam.store.sqlite.facts import count_events
+from dashcam.store.sqlite.statements import insert_rows
 
-ROWS = 200  # a statement; SQLite takes 32,766 variables
 DAY = 86_400_000_000
 PACK_BEYOND = 512  # bytes; below that zlib gains nothing
 
@@ -40,16 +41,6 @@ _PUT_SPAN = (
     + ", ".join(f"{name} = excluded.{name}" for name in _SPAN_COLUMNS)
     + " WHERE (excluded.end_ns, excluded.digest) > (end_ns, digest)"
 )
-
-
-def insert_rows(connection: sqlite3.Connection, head: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """`INSERT … VALUES` for all rows, ROWS at a time."""
-    if not rows:
-        return
-    one = f"({','.join('?' * len(rows[0]))})"
-    for start in range(0, len(rows), ROWS):
-        chunk = rows[start : start + ROWS]
-        connection.execute(f"{head} VALUES {','.join([one] * len(chunk))}", [value for row in chunk for value in row])
 
 
 class LogWriter:
@@ -104,6 +95,7 @@ class LogWriter:
         self.seq += len(rows)
         self._put_aliases({event.trace_id for event in fresh})
         self._count_events(fresh, sources)
+        count_events(self._connection, fresh)
         return len(rows)
 
     def _count_events(self, fresh: Sequence[Event], sources: Sequence[int]) -> None:

@@ -9,7 +9,9 @@ import msgspec
 
 from dashcam.contracts.call import ModelCall
 from dashcam.store.base import Projection, Unprojected
-from dashcam.store.sqlite.log import DAY, insert_rows
+from dashcam.store.sqlite import facts, search
+from dashcam.store.sqlite.log import DAY
+from dashcam.store.sqlite.statements import insert_rows
 
 # Events of which something is derived. A trace without any of them needs no projecting.
 PROJECTED = ("model_call",)
@@ -58,10 +60,12 @@ def replace(connection: sqlite3.Connection, projections: Mapping[str, Projection
 
 
 def forget(connection: sqlite3.Connection) -> None:
-    """Drop every projection. Rollups come back at once; the rest when the projector has run."""
+    """Drop every projection. What is counted comes back at once; the rest when the projector has run."""
     connection.execute("DELETE FROM model_calls")
     set_cursor(connection, "0")
     count_again(connection, None)
+    facts.recount(connection)
+    search.rebuild(connection)
 
 
 def count_again(connection: sqlite3.Connection, before: int | None) -> None:

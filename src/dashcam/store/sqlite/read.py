@@ -16,7 +16,6 @@ from dashcam.store.base import (
     EventFilter,
     Figure,
     Record,
-    SessionSummary,
     Source,
     TraceSummary,
 )
@@ -83,19 +82,6 @@ def traces(connection: sqlite3.Connection, session_id: str) -> list[TraceSummary
     return [TraceSummary(**dict(zip(TraceSummary.__struct_fields__, row, strict=True))) for row in found]
 
 
-def sessions(connection: sqlite3.Connection, limit: int, before: str) -> list[SessionSummary]:
-    """Sessions, the most recently active first; `before` is the last id of the page before."""
-    found = connection.execute(
-        "WITH all_sessions AS (SELECT session_id, count(DISTINCT trace_id) AS traces, count(*) AS events, "
-        "min(ts) AS first_ts, max(ts) AS last_ts FROM events GROUP BY session_id) "
-        "SELECT session_id, traces, events, first_ts, last_ts FROM all_sessions WHERE :before = '' OR (last_ts, session_id) "
-        "< (SELECT last_ts, session_id FROM all_sessions WHERE session_id = :before) "
-        "ORDER BY last_ts DESC, session_id DESC LIMIT :limit",
-        {"before": before, "limit": limit},
-    )
-    return [SessionSummary(**dict(zip(SessionSummary.__struct_fields__, row, strict=True))) for row in found]
-
-
 def shared_steps(connection: sqlite3.Connection) -> int:
     """How many records stand at a step that another record of their trace has too, beyond the first."""
     row = connection.execute(
@@ -138,13 +124,16 @@ def orphans(connection: sqlite3.Connection, limit: int) -> Iterator[Orphan]:
         yield _orphan(row)
 
 
-def model_calls(connection: sqlite3.Connection, trace_id: str) -> list[ModelCall]:
-    """The calls of a trace. Of two at one step and time the rowid decides: a trace is replaced as a whole, in the
-    order in which its events are read.
+def model_calls(connection: sqlite3.Connection, trace_id: str | None, session_id: str | None) -> list[ModelCall]:
+    """The calls of a trace by their steps, or those of a session by their time. Of two at one step and time the rowid
+    decides: a trace is replaced as a whole, in the order in which its events are read.
     """
     names = ModelCall.__struct_fields__
-    query = f"SELECT {', '.join(names)} FROM model_calls WHERE trace_id = ? ORDER BY step, ts, rowid"
-    found = (dict(zip(names, row, strict=True)) for row in connection.execute(query, (trace_id,)))
+    given = {"trace_id": trace_id, "session_id": session_id}
+    where = " AND ".join(f"{name} = :{name}" for name, value in given.items() if value is not None) or "1"
+    order = "ts, trace_id, step, rowid" if trace_id is None else "step, ts, rowid"
+    query = f"SELECT {', '.join(names)} FROM model_calls WHERE {where} ORDER BY {order}"
+    found = (dict(zip(names, row, strict=True)) for row in connection.execute(query, given))
     return [ModelCall(**{**row, "redacted": bool(row["redacted"])}) for row in found]
 
 

@@ -8,18 +8,28 @@ from contextlib import AbstractContextManager
 from operator import add
 
 from dashcam.store.base import Retained, Retention
-from dashcam.store.sqlite import projections
+from dashcam.store.sqlite import facts, projections, search
 from dashcam.store.sqlite.log import DAY
 from dashcam.store.sqlite.sweep import sweep
 
 Transaction = Callable[[], AbstractContextManager[None]]
 
 CHUNK = 5_000  # rows a transaction, so that readers and the log never wait long
+SESSIONS = 20  # chat sessions a transaction
 _TIME = {"events": "ts", "spans": "end_ns / 1000", "logs": "ts", "orphans": "ts"}
 _BODY = {"events": "fields", "spans": "body", "logs": "body", "orphans": "body"}
 _ROW = 150  # bytes that a row takes beside its body, about; its places in the indexes are the most of it
+# In microseconds. One that says to be of the far future is as new as any, and no larger than SQLite can count.
+_ACTIVE = f"min(updated_at, {10**15}) * 1000"
+# A part's words stand in the index for search as well.
+_SESSIONS = (
+    f"SELECT {_ACTIVE} AS time, (SELECT coalesce(sum(length(data_json) * 1.4 + 4 * {_ROW}), 0) FROM chat_parts "
+    f"WHERE session_id = chat_sessions.id) + (SELECT coalesce(sum(length(metadata_json) + 2 * {_ROW}), 0) "
+    f"FROM chat_messages WHERE session_id = chat_sessions.id) + 4 * {_ROW} AS size FROM chat_sessions"
+)
 _SIZES = " UNION ALL ".join(
-    f"SELECT {time} AS time, length({_BODY[table]}) + {_ROW} AS size FROM {table}" for table, time in _TIME.items()
+    [f"SELECT {time} AS time, length({_BODY[table]}) + {_ROW} AS size FROM {table}" for table, time in _TIME.items()]
+    + [_SESSIONS]
 )
 # Tables that the rollups count: their kind there, and what one row adds to events, malformed, redacted, orphans.
 _COUNTED = {"events": ("kind", "1, marks & 1, (marks & 2) / 2, 0"), "orphans": ("''", "0, 0, 0, 1")}
@@ -28,11 +38,14 @@ _CALLS_WITHOUT_EVENT = (
     "AND NOT EXISTS (SELECT 1 FROM events AS e WHERE e.trace_id = model_calls.trace_id AND e.step = model_calls.step "
     "AND e.session_id = model_calls.session_id AND e.ts = model_calls.ts AND e.operation = 'model_call')"
 )
+_BY_TRACE = (
+    "SELECT session_id, trace_id, kind, count(*) FROM events WHERE seq IN (SELECT seq FROM temp.chunk) GROUP BY 1, 2, 3"
+)
 
 
 def retain(connection: sqlite3.Connection, transaction: Transaction, policy: Retention) -> Retained:
     """Remove what the policy lets go of, in steps that can each be interrupted."""
-    gone = dict.fromkeys(_TIME, 0)
+    gone = dict.fromkeys((*_TIME, "chat_sessions"), 0)
     if policy.before is not None:
         _remove_before(connection, transaction, policy.before, gone)
     swept = _sweep(connection, transaction)
@@ -74,6 +87,11 @@ def _remove_before(connection: sqlite3.Connection, transaction: Transaction, bef
             gone[table] += removed
             if removed < CHUNK:
                 break
+    sessions = gone["chat_sessions"]
+    while removed := _remove_sessions(connection, transaction, before):
+        gone["chat_sessions"] += removed
+    if gone["chat_sessions"] > sessions:
+        search.squeeze(connection, transaction)
     with transaction():  # the chunks have done it for a sound store; this mends one that was not
         connection.execute("DELETE FROM model_calls WHERE ts < ?", (before,))
         projections.count_again(connection, before)
@@ -86,7 +104,9 @@ def _remove_chunk(connection: sqlite3.Connection, table: str, before: int) -> in
     )
     if table in _COUNTED:
         _uncount(connection, table)
+    counts = []
     if table == "events":
+        counts = connection.execute(_BY_TRACE).fetchall()
         connection.execute(
             "CREATE TEMP TABLE chunk_traces AS SELECT DISTINCT trace_id FROM events "
             "WHERE seq IN (SELECT seq FROM temp.chunk) AND operation = 'model_call'"
@@ -94,8 +114,22 @@ def _remove_chunk(connection: sqlite3.Connection, table: str, before: int) -> in
     removed = connection.execute(f"DELETE FROM {table} WHERE seq IN (SELECT seq FROM temp.chunk)").rowcount
     if table == "events":
         connection.execute(_CALLS_WITHOUT_EVENT, (before,))
+        facts.uncount_events(connection, counts)
     _drop_chunk(connection)
     return removed
+
+
+def _remove_sessions(connection: sqlite3.Connection, transaction: Transaction, before: int) -> int:
+    """A few chat sessions that were last active before that moment (microseconds), each as a whole."""
+    query = f"SELECT id FROM chat_sessions WHERE {_ACTIVE} < ? ORDER BY updated_at, id LIMIT ?"
+    with transaction():
+        gone = [session_id for (session_id,) in connection.execute(query, (before, SESSIONS))]
+        for session_id in gone:
+            parts = connection.execute("SELECT id FROM chat_parts WHERE session_id = ?", (session_id,)).fetchall()
+            search.take_out(connection, [part_id for (part_id,) in parts])
+            connection.execute("DELETE FROM chat_sessions WHERE id = ?", (session_id,))
+            facts.forget_chat(connection, session_id)
+    return len(gone)
 
 
 def _uncount(connection: sqlite3.Connection, table: str) -> None:
@@ -140,7 +174,7 @@ def _sweep(connection: sqlite3.Connection, transaction: Transaction) -> tuple[in
 def _oldest_part(connection: sqlite3.Connection, share: float) -> int | None:
     """The moment before which this share of the log's bytes lies, or None when there is nothing left.
 
-    One moment for all four tables: what is old goes, whatever it is.
+    One moment for all tables: what is old goes, whatever it is; a chat session as a whole.
     """
     total = connection.execute(f"SELECT sum(size) FROM ({_SIZES})").fetchone()[0]
     if not total:

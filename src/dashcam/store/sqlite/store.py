@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from dashcam.contracts.call import ModelCall
+from dashcam.contracts.chat import ChatMessage, ChatPart, ChatSession
 from dashcam.contracts.event import Event, Orphan
 from dashcam.contracts.span import LogRecord, Span
 from dashcam.errors import RecordRefused, StoreError, UnreadableInput
@@ -23,13 +24,16 @@ from dashcam.store.base import (
     Projection,
     Retained,
     Retention,
+    SearchHit,
+    SessionFilter,
     SessionSummary,
     Source,
     TraceSummary,
     Unprojected,
 )
-from dashcam.store.sqlite import contents, projections, read
+from dashcam.store.sqlite import chat_read, contents, projections, read, search
 from dashcam.store.sqlite.audit import verify
+from dashcam.store.sqlite.chat import ChatWriter
 from dashcam.store.sqlite.connection import WriterLock, open_reader, open_writer
 from dashcam.store.sqlite.contexts import ContextWriter, context
 from dashcam.store.sqlite.guard import guarded
@@ -60,8 +64,23 @@ class SqliteReader:
     def trace(self, trace_id: str) -> TraceSummary:
         return read.trace(self._connection, trace_id, str(self.path))
 
-    def sessions(self, *, limit: int = 100, before: str = "") -> list[SessionSummary]:
-        return read.sessions(self._connection, limit, before)
+    def sessions(self, wanted: SessionFilter) -> list[SessionSummary]:
+        return chat_read.sessions(self._connection, wanted)
+
+    def session_kinds(self, wanted: SessionFilter) -> dict[str, int]:
+        return chat_read.session_kinds(self._connection, wanted)
+
+    def chat_session(self, session_id: str) -> ChatSession:
+        return chat_read.chat_session(self._connection, session_id, str(self.path))
+
+    def chat_messages(self, session_id: str) -> Iterator[ChatMessage]:
+        return chat_read.chat_messages(self._connection, session_id)
+
+    def chat_parts(self, session_id: str, message_id: str | None = None) -> Iterator[ChatPart]:
+        return chat_read.chat_parts(self._connection, session_id, message_id)
+
+    def search(self, words: str, *, session_id: str | None = None, limit: int = 50) -> list[SearchHit]:
+        return search.search(self._connection, words, session_id, limit)
 
     def spans(self, trace_id: str) -> list[Span]:
         return read.spans(self._connection, trace_id)
@@ -72,8 +91,8 @@ class SqliteReader:
     def orphans(self, *, limit: int = 100) -> Iterator[Orphan]:
         return read.orphans(self._connection, limit)
 
-    def model_calls(self, trace_id: str) -> list[ModelCall]:
-        return read.model_calls(self._connection, trace_id)
+    def model_calls(self, trace_id: str | None = None, *, session_id: str | None = None) -> list[ModelCall]:
+        return read.model_calls(self._connection, trace_id, session_id)
 
     def sources(self) -> list[Source]:
         return read.sources(self._connection)
@@ -140,6 +159,7 @@ class SqliteStore(SqliteReader):
                 self._connection.close()
                 raise
             self._contexts = ContextWriter(self._connection)
+            self._chat = ChatWriter(self._connection)
         except BaseException:
             self._lock.release()
             raise
@@ -177,11 +197,12 @@ class SqliteStore(SqliteReader):
             for catalog in batch.tool_catalogs:
                 contents.put_tool_catalog(self._connection, catalog, now)
             for each in batch.contexts:
-                self._contexts.put(each.messages, each.parent)
+                self._contexts.take(each)
             new = self._log.put_events(batch.events)
             new += self._log.put_spans(batch.spans)
             new += self._log.put_logs(batch.logs)
             new += self._log.put_orphans(batch.orphans)
+            self._chat.put(batch.chat)
             self._log.put_sources(batch.sources)
             self._log.save_seq()
         return Ack(self._log.seq, new)

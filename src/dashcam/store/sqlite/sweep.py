@@ -1,4 +1,4 @@
-"""Garbage collection: what no model call leads to any more goes.
+"""Garbage collection: what no model call and no message leads to any more goes.
 
 Runs inside the transaction that the caller holds. Which digests stay is kept in temporary tables, so
 that a large store doesn't have to fit into memory.
@@ -22,22 +22,34 @@ CONTEXT_REFERRERS = (
     "SELECT lower(context_digest) FROM model_calls WHERE context_digest IS NOT NULL",
     "SELECT lower(context) FROM temp.named_by_events WHERE context IS NOT NULL",
 )
-CONTENT_REFERRERS: tuple[str, ...] = ()  # beside contexts, whose rows pack many digests into one value
+# Beside contexts, whose rows pack many digests into one value.
+CONTENT_REFERRERS = (
+    "SELECT digest FROM contents WHERE lower(hex(digest)) IN ("
+    "SELECT lower(output_digest) FROM model_calls WHERE output_digest IS NOT NULL "
+    "UNION SELECT lower(output) FROM temp.named_by_events WHERE output IS NOT NULL)",
+)
+# A message's metadata may have been edited by hand; a NULL is ignored where it is kept.
+_NAMED_BY_MESSAGES = (
+    "SELECT CASE WHEN json_valid(metadata_json) THEN lower(metadata_json ->> '$.{}') END FROM chat_messages"
+)
 PROMPT_REFERRERS = (
     "SELECT lower(system_prompt_digest) FROM model_calls WHERE system_prompt_digest IS NOT NULL",
     "SELECT lower(prompt) FROM temp.named_by_events WHERE prompt IS NOT NULL",
+    _NAMED_BY_MESSAGES.format("system_prompt_digest"),
 )
 CATALOG_REFERRERS = (
     "SELECT lower(tool_catalog_digest) FROM model_calls WHERE tool_catalog_digest IS NOT NULL",
     "SELECT lower(catalog) FROM temp.named_by_events WHERE catalog IS NOT NULL",
+    _NAMED_BY_MESSAGES.format("tool_catalog_digest"),
 )
 # A model_call event can be too malformed to become a row of model_calls, and names what it names all the same.
-# One pass for all three; instr() spares the parsing where no key can match (an escaped one holds a \u).
+# One pass for all four; instr() spares the parsing where no key can match (an escaped one holds a \u).
 _NAMED_BY_EVENTS = """
 CREATE TEMP TABLE named_by_events AS
 SELECT DISTINCT json_extract(fields, '$.context_digest') AS context,
   json_extract(fields, '$.system_prompt_digest') AS prompt,
-  json_extract(fields, '$.tool_catalog_digest') AS catalog
+  json_extract(fields, '$.tool_catalog_digest') AS catalog,
+  json_extract(fields, '$.output_digest') AS output
 FROM events WHERE operation = 'model_call' AND (instr(fields, '_digest') OR instr(fields, '\\u')) AND json_valid(fields)
 """
 

@@ -30,6 +30,7 @@ _NAMED = (
     ("context", "context_digest", "SELECT lower(hex(digest)) FROM contexts"),
     ("system prompt", "system_prompt_digest", "SELECT digest FROM system_prompts"),
     ("tool catalog", "tool_catalog_digest", "SELECT digest FROM tool_catalogs"),
+    ("answer", "output_digest", "SELECT lower(hex(digest)) FROM contents"),
 )
 
 

@@ -1,0 +1,1 @@
+"""A session as a file that others read: whole (jsonl, sqlite), or in the words of another tool."""

@@ -1,0 +1,276 @@
+"""An assistant's message in the making: its parts, its steps, its usage, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dashcam.contracts.chat import MESSAGE, USAGE, Model, Usage, tool_name_of
+from dashcam.dialects.usage import usage_from
+from dashcam.record import wire
+from dashcam.record.assemble import (
+    Assembler,
+    Began,
+    Change,
+    Changed,
+    Ended,
+    Failed,
+    Grew,
+    Odd,
+    Part,
+    StepBegan,
+    StepEnded,
+    Told,
+)
+from dashcam.record.calls import Request
+from dashcam.record.lines import OpenSpan
+from dashcam.record.parts import PartWriter, scrubbed
+from dashcam.sdk import mint
+from dashcam.sdk.ids import new_id
+
+if TYPE_CHECKING:
+    from dashcam.record.recorder import SessionRecorder
+
+_OUTCOMES = {"output-available": "tool_call_completed", "output-error": "tool_call_failed"}
+MAX_ODD = 20  # remarks on a message; what is odd comes in thousands
+
+
+class Step:
+    """One request to a model, and what it has answered so far."""
+
+    def __init__(self, request: Request | None, is_timed: bool) -> None:
+        self.request = request
+        self.is_timed = is_timed  # whether it began when the model was asked; what is told afterwards has no clock
+        self.began_ns = mint.source().monotonic_ns()
+        self.first_ms: float | None = None
+        self.parts: list[Part] = []
+        self.facts: dict[str, Any] = {}  # what the caller said of it: usage, stop_reason, response_id …
+        self.is_told = False  # whether the text was given as a whole, so that another begins another step
+
+    def elapsed_ms(self) -> float:
+        return (mint.source().monotonic_ns() - self.began_ns) / 1e6
+
+
+class Answer:
+    """Follows one assistant message from its first chunk to its end."""
+
+    def __init__(self, session: SessionRecorder, turn: OpenSpan, metadata: Mapping[str, Any]) -> None:
+        self._session, self._turn = session, turn
+        self.id, self.created_at = new_id(MESSAGE)
+        self.metadata: dict[str, Any] = dict(metadata)
+        self.parts: list[Part] = []
+        self._assembler = Assembler()
+        self._writer = PartWriter(session.lines, self.id, session.saving)
+        self._called: set[str] = set()
+        self._tools: dict[str, OpenSpan] = {}  # those under way
+        self._outcomes: list[Part] = []  # since the last step: what the next request brings along
+        self._step: Step | None = None
+        self._steps = 0
+        self._usage: Usage | None = None
+        self._cost: float | None = None
+        self._unpriced = False
+        self._odd: list[str] = []
+        self.save()
+
+    # What comes in
+
+    def feed(self, chunk: Any) -> None:
+        """One chunk of an AI SDK stream."""
+        for change in self._assembler.feed(chunk):
+            self._apply(change)
+
+    def put(self, data: dict[str, Any]) -> Part | None:
+        """A whole part, as a UIMessage has it; for a tool call that is known, its next state."""
+        part = None
+        for change in self._assembler.part(data):
+            self._apply(change)
+            if isinstance(change, Began | Changed):
+                part = change.part
+        return part
+
+    def step(self, request: Request | None = None, *, is_timed: bool = False) -> Step:
+        """The step that is under way; a new one where none is."""
+        if self._step is None:
+            self._tell_outcomes()
+            self._step = Step(request or self._session.request(), is_timed)
+            self.reopen()
+        return self._step
+
+    def knows(self, tool_call_id: str) -> bool:
+        return any(part.tool_call_id == tool_call_id for part in self.parts)
+
+    @property
+    def has_spoken(self) -> bool:
+        """Whether the step under way was told as a whole: then another text is another step."""
+        return self._step is not None and self._step.is_told
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a tool call has no outcome yet."""
+        return bool(self._tools)
+
+    @property
+    def is_open(self) -> bool:
+        return "stop_reason" not in self.metadata
+
+    # Changes
+
+    def _apply(self, change: Change) -> None:
+        match change:
+            case Grew(part=part, path=path, text=text):
+                self._note(part)
+                self._writer.grow(part, path, text)
+            case Began(part=part):
+                self.parts.append(part)
+                self._note(part)
+                self._writer.put(part)
+                self._follow(part)
+            case Changed(part=part):
+                self._writer.put(part)
+                self._follow(part)
+            case StepBegan():
+                self.end_step()
+                self.step(is_timed=True)
+            case StepEnded(usage=usage, finish_reason=reason):
+                self.end_step(usage=usage, stop_reason=reason)
+            case Told(metadata=metadata):
+                self._told(metadata)
+            case Failed(error=error):
+                self.finish("error", error={"type": "error", "message": error})
+            case Ended(reason=reason, aborted=aborted):
+                self.finish("abort" if aborted else reason or "stop")
+            case Odd(what=what):
+                if len(self._odd) < MAX_ODD:
+                    self._odd.append(what)
+
+    def _note(self, part: Part) -> None:
+        """The part belongs to the step under way; its first one ends the wait for the model."""
+        if part.type == "step-start" or (part.tool_state or "").startswith("output"):
+            return
+        step = self.step()
+        if step.first_ms is None and step.is_timed:
+            step.first_ms = step.elapsed_ms()
+        if not any(known is part for known in reversed(step.parts)):
+            step.parts.append(part)
+
+    def _follow(self, part: Part) -> None:
+        """Tell of a tool call when it is about to run, and of what became of it."""
+        call_id, state = part.tool_call_id, part.tool_state
+        if call_id is None or state in (None, "input-streaming"):
+            return
+        tool = tool_name_of(part.type, part.data) or part.type
+        if call_id not in self._called:
+            self._called.add(call_id)
+            self._tools[call_id] = self._session.begin_tool(tool, call_id, self._turn, self.id)
+        if not wire.has_outcome(part.data):
+            return
+        span = self._tools.pop(call_id, None)
+        if span:
+            self._outcomes.append(part)
+            self._session.end_tool(tool, call_id, span, part.data)
+
+    def _told(self, metadata: Mapping[str, Any]) -> None:
+        """What a stream says about its message. Its usage counts, unless the steps have told theirs."""
+        told = dict(metadata)
+        usage = usage_from(told.pop("totalUsage", None) or told.pop("usage", None))
+        if usage and self._usage is None:
+            self.metadata["usage"] = {name: getattr(usage, name) for name in USAGE}
+            self._cost = self._session.price(usage)
+        if told:
+            self.metadata["message_metadata"] = scrubbed(told)
+        self.save()
+
+    # Ends
+
+    def end_step(self, **facts: Any) -> None:
+        """Close the step under way: one row of model_calls."""
+        step, self._step = self._step, None
+        if step is None:
+            return
+        told = {**step.facts, **{name: value for name, value in facts.items() if value is not None}}
+        model: Model = told.pop("model", None) or self._session.model
+        usage = usage_from(told.pop("usage", None), model.provider_id or None)
+        output = told.pop("output", None)
+        said = wire.assistant_message(part.data for part in step.parts)
+        cost = self._session.calls.tell(
+            step.request,
+            model=model,
+            output=said if output is None and said["content"] else output,
+            usage=usage,
+            message_id=self.id,
+            **{"first_token_ms": step.first_ms, "latency_ms": step.elapsed_ms() if step.is_timed else None, **told},
+        )
+        if said["content"]:
+            self._session.conversation.say(said)
+        self._add(usage, cost)
+        if step.request:
+            self.metadata |= _digests(step.request)
+        self._writer.flush()
+        self.save()
+
+    def finish(self, stop_reason: str, error: dict[str, str] | None = None) -> None:
+        """The message is complete, as far as it goes: text where it stopped, tool calls in their last state."""
+        failed = {"error": error["message"]} if error else {}
+        self.end_step(stop_reason=stop_reason, **failed)
+        self._writer.flush()
+        self._tell_outcomes()
+        self.metadata["stop_reason"] = stop_reason
+        if error:
+            self.metadata["error"] = scrubbed(error)
+        self.save()
+
+    def rest(self, stop_reason: str | None = None) -> None:
+        """Complete unless it goes on: a step that was told as a whole may still get its tool calls."""
+        self.metadata["stop_reason"] = stop_reason or "stop"
+        self.save()
+
+    def close(self) -> None:
+        """Nothing more will come: tool calls that have no outcome end here, as they are."""
+        self.end_step(stop_reason=self.metadata.get("stop_reason"))
+        for span in self._tools.values():
+            span.end(error={"type": "unfinished", "message": "The turn ended before the tool did."})
+        self._tools.clear()
+
+    def reopen(self) -> None:
+        """It goes on after all: a tool is called, or the model asked again."""
+        if self.metadata.pop("stop_reason", None) is not None:
+            self.save()
+
+    def save(self) -> None:
+        """Write the message's row."""
+        self._session.write_answer(self, self._row_metadata())
+
+    def _row_metadata(self) -> dict[str, Any]:
+        told = dict(self.metadata)
+        if self._usage:
+            told["usage"] = {name: getattr(self._usage, name) for name in USAGE}
+        if self._cost is not None and not self._unpriced:
+            told["cost_usd"] = self._cost
+        if self._odd:
+            told["odd"] = self._odd
+        return told
+
+    @property
+    def usage(self) -> dict[str, int]:
+        counts: dict[str, int] = self._row_metadata().get("usage") or {}
+        return {**counts, "total": sum(counts.values())} if counts else {}
+
+    def _add(self, usage: Usage | None, cost: float | None) -> None:
+        """Sums over the steps. One step of unknown cost makes the sum unknown, and never too low."""
+        if usage is None:
+            return
+        self._usage = usage if self._usage is None else self._usage + usage
+        self._unpriced = self._unpriced or cost is None
+        self._cost = (0.0 if self._steps == 0 else self._cost or 0.0) + (cost or 0.0)
+        self._steps += 1
+
+    def _tell_outcomes(self) -> None:
+        """What tools answered goes into the conversation before the model is asked again."""
+        if self._outcomes:
+            self._session.conversation.say(wire.tool_message(part.data for part in self._outcomes))
+            self._outcomes = []
+
+
+def _digests(request: Request) -> dict[str, str]:
+    named = {"system_prompt_digest": request.prompt, "tool_catalog_digest": request.catalog}
+    return {name: digest for name, digest in named.items() if digest}

@@ -1,0 +1,248 @@
+"""What a model was sent and what it answered: each message once, each context as what is new of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dashcam.contracts.chat import Model, Usage
+from dashcam.contracts.content import context_digest, digest_of, link, slices_of
+from dashcam.dialects.rows import body_fields, context_fields
+from dashcam.record.lines import Lines, process
+from dashcam.record.prices import cost_of
+from dashcam.sdk import emit
+
+_encode = msgspec.json.Encoder(enc_hook=repr).encode
+_SYSTEM_ROLES = frozenset(("system", "developer"))
+
+
+class Sent(NamedTuple):
+    """A message as it is kept: its digest, and where secrets were taken out of it."""
+
+    digest: bytes
+    hidden: tuple[str, ...]
+
+
+class Request(NamedTuple):
+    """One request to a model, all of it written down."""
+
+    context: bytes
+    prompt: str | None  # digests, in hex
+    catalog: str | None
+    settings: dict[str, Any]
+    wire: str
+    hidden: tuple[str, ...]
+
+
+class Calls:
+    """Writes the contents, contexts and model_call events of one session."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self._forget()
+
+    def _forget(self) -> None:
+        self._process = process()
+        self._written: set[bytes] = set()  # digests whose bodies stand in this process's journal
+        self._last: tuple[bytes, list[bytes]] | None = None
+
+    def message(self, message: Any) -> Sent:
+        """Keep one message, a JSON value or its bytes as they were sent."""
+        self._begin()
+        body, hidden = clean(message)
+        digest = digest_of(body)
+        self._once(digest, "content.message", body)
+        return Sent(digest, hidden)
+
+    def prompt(self, text: str) -> tuple[str, bool]:
+        """Keep a system prompt; its digest, and whether something was taken out of it."""
+        self._begin()
+        scrubbed = _encodable(emit.recorder().redactor.text(text))
+        digest = sha256(scrubbed.encode()).digest()
+        self._once(digest, "content.system_prompt", scrubbed.encode())
+        return digest.hex(), scrubbed != text
+
+    def catalog(self, tools: Any) -> tuple[str, bool]:
+        """Keep a tool catalog in the order in which it is sent; its digest, and whether something was taken out."""
+        self._begin()
+        body, hidden = clean(tools)
+        digest = digest_of(body)
+        self._once(digest, "content.tool_catalog", body)
+        return digest.hex(), bool(hidden)
+
+    def request(
+        self,
+        messages: Sequence[Sent],
+        *,
+        prompt: str | None,
+        tools: Any,
+        settings: Mapping[str, Any],
+        wire: str,
+        prompt_is_sent: bool = True,
+    ) -> Request:
+        """Write down one request. `prompt_is_sent`: beside the messages, and not as one of them."""
+        hidden = [f"messages.{number}.{path}" for number, sent in enumerate(messages) for path in sent.hidden]
+        prompt_digest = catalog_digest = None
+        if prompt is not None:
+            prompt_digest, scrubbed = self.prompt(prompt)
+            hidden += ["system"] * (scrubbed and prompt_is_sent)
+        if tools is not None:
+            catalog_digest, scrubbed = self.catalog(tools)
+            hidden += ["tools"] * scrubbed
+        kept, taken, _ = emit.recorder().redactor.apply({"settings": dict(settings)})
+        context = self._context([sent.digest for sent in messages])
+        told = kept.get("settings")
+        return Request(
+            context,
+            prompt_digest,
+            catalog_digest,
+            told if isinstance(told, dict) else {},
+            wire,
+            (*hidden, *taken),
+        )
+
+    def as_given(self, given: Mapping[str, Any] | str | bytes) -> Request:
+        """Write down a request as some provider's API takes it: messages, tools, system and all else.
+
+        Given as JSON text its messages are kept byte for byte.
+        """
+        if isinstance(given, str | bytes):
+            raw = given.encode() if isinstance(given, str) else given
+            request: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+            slices = slices_of(bytes(request.pop("messages", b"[]")))
+            messages: Sequence[Any] = slices if slices is not None else [raw]
+            request = {name: msgspec.json.decode(value) for name, value in request.items()}
+        else:
+            request = dict(given)
+            messages = request.pop("messages", ())
+        system, tools = request.pop("system", None), request.pop("tools", None)
+        prompt = _text_of(system) if system is not None else _prompt_among(messages)
+        if system is not None and not isinstance(system, str):
+            request["system"] = system  # blocks, with marks of where to cache: kept as they are beside their text
+        wire = str(request.pop("wire", "as-given"))
+        return self.request(
+            [self.message(message) for message in messages],
+            prompt=prompt,
+            tools=tools,
+            settings=request,
+            wire=wire,
+            prompt_is_sent=isinstance(system, str),
+        )
+
+    def tell(
+        self,
+        request: Request | None,
+        *,
+        model: Model,
+        output: Any = None,
+        usage: Usage | None,
+        cost_usd: float | None = None,
+        **facts: Any,
+    ) -> float | None:
+        """Write the model_call event; what is None is unknown and left out. Returns what the call cost."""
+        hidden = list(request.hidden) if request else []
+        fields: dict[str, Any] = {"model": model.model_id or "unknown", "provider": model.provider_id or None, **facts}
+        if request:
+            fields |= {
+                "context_digest": request.context.hex(),
+                "system_prompt_digest": request.prompt,
+                "tool_catalog_digest": request.catalog,
+                "settings": request.settings,
+                "wire": request.wire,
+            }
+        if output is not None:
+            sent = self.message(output)
+            fields["output_digest"] = sent.digest.hex()
+            hidden += [f"output.{path}" for path in sent.hidden]
+        if usage:
+            fields |= {
+                "input_tokens": usage.input,
+                "output_tokens": usage.output,
+                "reasoning_tokens": usage.reasoning,
+                "cache_read": usage.cache_read,
+                "cache_write": usage.cache_write,
+            }
+            if cost_usd is None:
+                cost_usd = cost_of(model.provider_id or None, model.model_id, usage)
+        fields["cost_usd"] = cost_usd
+        self._lines.event(
+            "model_call", {name: value for name, value in fields.items() if value is not None}, hidden=hidden
+        )
+        return cost_usd
+
+    def _context(self, digests: list[bytes]) -> bytes:
+        self._begin()
+        digest = context_digest(digests)
+        if digest in self._written:
+            self._last = digest, digests
+            return digest
+        parent, known = self._last or (None, [])
+        if self._lines.row("content.context", context_fields(digest, parent, link(known, digests))):
+            self._written.add(digest)
+            self._last = digest, digests
+        else:
+            self._forget()
+        return digest
+
+    def _once(self, digest: bytes, operation: str, body: bytes) -> None:
+        if digest not in self._written:
+            if self._lines.row(operation, body_fields(body)):
+                self._written.add(digest)
+            else:
+                self._forget()  # the disk was full, say: tell all of it again rather than refer to what isn't there
+
+    def _begin(self) -> None:
+        if self._process != process():
+            self._forget()
+
+
+def clean(value: Any) -> tuple[bytes, tuple[str, ...]]:
+    """A JSON value, or its bytes, without secrets, and the paths of what was taken out.
+
+    Bytes in which there is nothing to hide come back as they are.
+    """
+    if isinstance(value, bytes):
+        try:
+            decoded = msgspec.json.decode(value)
+        except (ValueError, RecursionError):
+            decoded = value.decode("utf-8", "replace")
+    else:
+        decoded = value
+    fields, hidden, _ = emit.recorder().redactor.apply({"": decoded})
+    if isinstance(value, bytes) and not hidden:
+        return value, ()
+    try:
+        body = _encode(fields.get("", fields))
+    except Exception:
+        body = _encode(repr(decoded)[:10_000])
+    return body, tuple(path.removeprefix(".") or "*" for path in hidden)
+
+
+def _encodable(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _text_of(system: Any) -> str:
+    """The text of a system prompt, be it text or blocks of text."""
+    if isinstance(system, str):
+        return system
+    blocks = system if isinstance(system, list | tuple) else [system]
+    texts = [block.get("text") if isinstance(block, Mapping) else block for block in blocks]
+    return "\n\n".join(text for text in texts if isinstance(text, str))
+
+
+def _prompt_among(messages: Sequence[Any]) -> str | None:
+    """The system prompt where it is sent as one of the messages."""
+    found = []
+    for message in messages:
+        if isinstance(message, bytes):
+            try:
+                message = msgspec.json.decode(message)
+            except (ValueError, RecursionError):
+                continue
+        if isinstance(message, Mapping) and message.get("role") in _SYSTEM_ROLES:
+            found.append(_text_of(message.get("content")))
+    return "\n\n".join(found) if found else None

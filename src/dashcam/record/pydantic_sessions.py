@@ -1,0 +1,174 @@
+"""Which session a run of an agent belongs to, what of it is recorded already, and with which recorder it goes on."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pydantic_ai.messages import ModelMessage, ModelResponse
+
+from dashcam.contracts.content import digest_of
+from dashcam.record.calls import Sent
+from dashcam.record.pydantic_messages import Item, items_of
+from dashcam.record.recorder import SessionRecorder
+from dashcam.sdk import emit
+from dashcam.sdk.trace import Trace
+
+MAX_SESSIONS = 256
+MAX_KNOWN = 100_000  # things said and messages that a session remembers
+
+
+class Lane:
+    """A recorder in the hands of one run at a time.
+
+    Two runs at once in one session get two: one message never mixes what two models say.
+    """
+
+    def __init__(self, chat: SessionRecorder, owner: object, *, is_ours: bool = True) -> None:
+        self.chat, self.owner, self.is_ours = chat, owner, is_ours
+        self.run_id: str | None = None
+        self.is_busy = False
+        self.pending: set[str] = set()  # tool calls without an outcome
+        self._sent: dict[bytes, Sent] = {}
+
+    def sent(self, bodies: Sequence[bytes]) -> list[Sent]:
+        """Keep each message once; one that was kept before isn't looked through again."""
+        if len(self._sent) > MAX_KNOWN:
+            self._sent.clear()
+        found = []
+        for body in bodies:
+            digest = digest_of(body)
+            if digest not in self._sent:
+                self._sent[digest] = self.chat.calls.message(body)
+            found.append(self._sent[digest])
+        return found
+
+
+class Session:
+    """What is known of one session in this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.lanes: list[Lane] = []
+        self.retries: set[datetime] = set()
+        self._seen: Counter[bytes] = Counter()
+
+    def news(self, messages: Sequence[ModelMessage], run_id: str | None) -> list[Item]:
+        """What is said here for the first time.
+
+        What stands before something known is no news: the host has rewritten its history, and the context
+        of the call tells how. Of earlier runs the words are enough to know them again, since many a host
+        makes their messages anew from its own database.
+        """
+        items: list[Item] = []
+        counts: Counter[bytes] = Counter()
+        known = 0
+        for message in messages:
+            is_own = run_id is not None and message.run_id == run_id
+            is_response = isinstance(message, ModelResponse)
+            for item in items_of(message):
+                items.append(item)
+                counts[item.exact] += 1
+                counts[item.words] += 1
+                is_known = counts[item.exact] <= self._seen[item.exact] or (is_own and is_response)
+                if not is_known and (is_response or not (is_own or message is messages[-1])):
+                    is_known = counts[item.words] <= self._seen[item.words]
+                if is_known:
+                    known = len(items)
+        self._remember({key: max(count, self._seen[key]) for key, count in counts.items()})
+        return items[known:]
+
+    def saw(self, response: ModelResponse) -> None:
+        """An answer was recorded as it came: when it comes back as history it is known."""
+        counts = Counter(key for item in items_of(response) for key in (item.exact, item.words))
+        self._remember({key: count + self._seen[key] for key, count in counts.items()})
+
+    def _remember(self, counts: dict[bytes, int]) -> None:
+        dict.update(self._seen, counts)  # a Counter's own would add
+        while len(self._seen) > MAX_KNOWN:
+            del self._seen[next(iter(self._seen))]
+
+    def lane(
+        self, owner: object, run_id: str | None, trace: Trace | None, calls: set[str], make: Callable[[], Lane]
+    ) -> Lane:
+        """The recorder for a request: that of its run, one whose open tool calls it answers, or one at rest."""
+        free = [lane for lane in self.lanes if not lane.is_busy]
+        fitting = [lane for lane in free if lane.owner is owner and _is_in(lane, trace)]
+        choices = (
+            [lane for lane in fitting if lane.run_id == run_id and run_id is not None],
+            [lane for lane in free if lane.pending & calls],
+            [lane for lane in fitting if not lane.pending],
+        )
+        found = next((lane for lanes in choices for lane in lanes), None)
+        if found is None:
+            for lane in [lane for lane in free if lane.owner is owner and lane.is_ours and not lane.pending]:
+                self._close(lane)  # of a trace that is over
+            found = make()
+            self.lanes.append(found)
+        found.run_id = run_id
+        return found
+
+    def close(self) -> None:
+        for lane in [lane for lane in self.lanes if lane.is_ours]:
+            self._close(lane)
+
+    def _close(self, lane: Lane) -> None:
+        self.lanes.remove(lane)
+        lane.chat.close()
+
+
+def _is_in(lane: Lane, trace: Trace | None) -> bool:
+    """A recorder writes into one trace; the host's own recorder into the one that it was made with."""
+    return trace is None or not lane.is_ours or lane.chat.trace.trace_id == trace.trace_id
+
+
+class Sessions:
+    """The sessions that one journal was last told of, those unused longest forgotten first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sessions: dict[str, Session] = {}
+
+    def of(self, session_id: str) -> Session:
+        with self._lock:
+            session = self._sessions.pop(session_id, None) or Session()
+            self._sessions[session_id] = session
+            oldest = list(self._sessions.items())[: max(0, len(self._sessions) - MAX_SESSIONS)]
+            idle = [name for name, each in oldest if not any(lane.is_busy for lane in each.lanes)]
+            forgotten = [self._sessions.pop(name) for name in idle]
+        for each in forgotten:
+            each.close()
+        return session
+
+    def close(self) -> None:
+        with self._lock:
+            sessions, self._sessions = list(self._sessions.values()), {}
+        for session in sessions:
+            session.close()
+
+
+# A host that configures another journal begins anew there: what was told to the one before isn't in it.
+_of_journal: WeakKeyDictionary[Any, Sessions] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def sessions() -> Sessions:
+    """The sessions of the journal that is in use."""
+    recorder = emit.recorder()
+    with _lock:
+        found = _of_journal.get(recorder)
+        if found is None:
+            found = _of_journal[recorder] = Sessions()
+        return found
+
+
+@atexit.register
+def _close_all() -> None:
+    with suppress(Exception):
+        sessions().close()

@@ -1,0 +1,470 @@
+"""Recording a chat session: by hand, or from the chunks of an AI SDK stream.
+
+    with dashcam.record_session("chat-42", agent="support", model="anthropic:claude-sonnet-4-5") as chat:
+        chat.user("Where is order 7?")
+        call = chat.tool_call("lookup", {"order": 7})
+        chat.tool_result(call, {"state": "shipped"})
+        chat.assistant("It is on its way.", usage={"input": 900, "output": 12})
+
+Every row, event and span goes to the journal as it happens. Trouble of ours never reaches the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from dashcam.contracts.chat import COMPACTION, SESSION, Usage
+from dashcam.dialects.chunks import chunk_of
+from dashcam.dialects.usage import usage_from
+from dashcam.errors import SettingsError
+from dashcam.record import wire
+from dashcam.record.answer import Answer
+from dashcam.record.attach import attachment, reference
+from dashcam.record.calls import Calls, Request
+from dashcam.record.conversation import Conversation
+from dashcam.record.guard import fails_open
+from dashcam.record.lines import Lines, OpenSpan
+from dashcam.record.messages import MessageRows
+from dashcam.record.options import ModelName, Rule, message_of, model_of, rule_of, trace_for
+from dashcam.record.parts import scrubbed
+from dashcam.record.prices import cost_of
+from dashcam.record.reply import Reply
+from dashcam.record.saving import Saving
+from dashcam.sdk.ids import new_id, now_ms
+from dashcam.sdk.trace import Trace
+
+Handed = Mapping[str, Any] | str | bytes | Request
+
+
+class SessionRecorder:
+    """Records one session. Made by `dashcam.record_session`; safe to use from several threads."""
+
+    def __init__(
+        self,
+        session_id: str | None = None,
+        *,
+        agent: str = "agent",
+        model: ModelName | None = None,
+        system_prompt: str | None = None,
+        tools: Sequence[Any] | str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        permissions: Sequence[Rule] = (),
+        workspace_root: str | Path | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        parent_id: str | None = None,
+        parent_message_id: str | None = None,
+        kind: str = "user",
+        trace: Trace | None = None,
+        saving: Saving | None = None,
+    ) -> None:
+        minted, self._created_at = new_id(SESSION)
+        self.trace = trace or trace_for(session_id, minted, kind)
+        self.id = self.trace.session_id
+        self.agent, self.model = agent, model_of(model)
+        self.system_prompt, self.tools = system_prompt, tools
+        self.settings: dict[str, Any] = dict(settings or {})
+        self.permissions: list[dict[str, Any]] = [msgspec.to_builtins(rule_of(rule)) for rule in permissions]
+        self.saving = saving or Saving()
+        self._parents = {"parent_id": parent_id, "parent_message_id": parent_message_id}
+        self._workspace = None if workspace_root is None else str(workspace_root)
+        self._metadata = dict(metadata or {})
+        self._turn: OpenSpan | None = None
+        self._answer: Answer | None = None
+        self._turns = 0
+        self._is_closed = False
+        self.lines = Lines(self.trace)
+        self.lock = self.lines.lock
+        self.calls = Calls(self.lines)
+        self.conversation = Conversation(self.calls)
+        self._messages = MessageRows(self.lines)
+        self._run = self._begin()
+
+    @fails_open
+    def _begin(self) -> OpenSpan:
+        self._write_session()
+        named = {"model_id": self.model.model_id, "provider_id": self.model.provider_id}
+        run = self.lines.span("session.run", {"agent": self.agent, **named})
+        self.lines.inside(run)
+        return run
+
+    # What the host tells
+
+    @fails_open
+    def user(
+        self,
+        text: str | None = None,
+        *,
+        parts: Iterable[Mapping[str, Any]] = (),
+        attachments: Iterable[Any] = (),
+        references: Iterable[str | Path] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> str:
+        """A user's message, stored before it reaches the model; return its id.
+
+        `attachments` are paths, or (name, bytes) or (name, bytes, media type): their bytes are kept.
+        `references` are paths of which path, size and digest are kept. `parts` are AI SDK parts as they are.
+        """
+        with self.lock:
+            self.end_turn()
+            self._turns += 1
+            data: list[dict[str, Any]] = [] if text is None else [{"type": "text", "text": text}]
+            data += [dict(part) for part in parts]
+            data += [*map(attachment, attachments), *map(reference, references)]
+            self._turn = self._begin_turn()
+            message_id = self._messages.add("user", data, metadata, len(self.conversation))
+            self.lines.event("request_received", {"channel": "chat", "message_id": message_id})
+            self.conversation.say(wire.user_message(data))
+            return message_id
+
+    @fails_open
+    def system(self, text: str) -> str:
+        """A message from the host itself, e.g. a notice; not the system prompt, which belongs to the model call."""
+        with self.lock:
+            at = len(self.conversation)
+            self.conversation.say({"role": "system", "content": text})
+            return self._messages.add("system", [{"type": "text", "text": text}], None, at)
+
+    @fails_open
+    def assistant(
+        self,
+        text: str | None = None,
+        *,
+        reasoning: str | None = None,
+        request: Handed | None = None,
+        system_prompt: str | None = None,
+        tools: Any = None,
+        settings: Mapping[str, Any] | None = None,
+        model: ModelName | None = None,
+        stop_reason: str | None = None,
+        **facts: Any,
+    ) -> Reply:
+        """What the model says: whole, or piece by piece on the Reply that this returns.
+
+        One call is one request to the model. `request` is that request as it was sent, if you have it
+        (messages, tools, system, settings). `facts`: usage, cost_usd, first_token_ms, latency_ms,
+        response_id, error.
+        """
+        with self.lock:
+            self._set(model=model, system_prompt=system_prompt, tools=tools, settings=settings)
+            answer = self._open_answer()
+            if answer.has_spoken:
+                answer.end_step()
+            step = answer.step(self._handed(request), is_timed=text is None)
+            step.facts |= {"model": self.model, **facts}
+            step.is_told = text is not None
+            if reasoning is not None:
+                answer.put({"type": "reasoning", "text": reasoning, "state": "done"})
+            if text is not None:
+                answer.put({"type": "text", "text": text, "state": "done"})
+                if stop_reason:
+                    answer.finish(stop_reason)
+                elif not answer.is_pending:
+                    answer.rest()
+            return Reply(self)
+
+    @fails_open
+    def tool_call(
+        self,
+        tool: str,
+        input: Any = None,
+        *,
+        tool_call_id: str | None = None,
+        state: str = "input-available",
+        permission: Rule | None = None,
+    ) -> str:
+        """The model calls a tool; return the call's id. `permission` is the rule that let it."""
+        with self.lock:
+            call_id = tool_call_id or f"call_{new_id('')[0]}"
+            answer = self._open_answer()
+            answer.step()
+            answer.reopen()
+            answer.put({"type": f"tool-{tool}", "toolCallId": call_id, "state": state, "input": input})
+            if permission is not None:
+                rule = rule_of(permission)
+                self.decide(call_id, tool, rule.action, rule=rule)
+            return call_id
+
+    @fails_open
+    def tool_result(
+        self,
+        tool_call_id: str,
+        output: Any = None,
+        *,
+        error: str | None = None,
+        denied: str | bool = False,
+        preliminary: bool = False,
+    ) -> None:
+        """What became of a tool call: its output, its `error`, or that it was `denied` (and why)."""
+        with self.lock:
+            answer = self._open_answer()
+            if not preliminary:
+                answer.end_step()
+            outcome: dict[str, Any] = {"type": "tool-output-available", "toolCallId": tool_call_id, "output": output}
+            if preliminary:
+                outcome["preliminary"] = True
+            if error is not None:
+                outcome = {"type": "tool-output-error", "toolCallId": tool_call_id, "errorText": error}
+            elif denied:
+                outcome = {"type": "tool-output-denied", "toolCallId": tool_call_id}
+                if isinstance(denied, str):
+                    answer.feed(
+                        {
+                            "type": "tool-approval-response",
+                            "approvalId": f"deny-{tool_call_id}",
+                            "toolCallId": tool_call_id,
+                            "approved": False,
+                            "reason": denied,
+                        }
+                    )
+            answer.feed(outcome)
+
+    @fails_open
+    def chunk(self, chunk: Any) -> None:
+        """One chunk of an AI SDK v6 stream: an object, its JSON, or its SSE line."""
+        with self.lock:
+            decoded = chunk_of(chunk)
+            if decoded is not None:
+                self._open_answer().feed(decoded)
+
+    def watch(self, stream: Any) -> Any:
+        """The same stream, recorded as it passes: `for chunk in chat.watch(stream)`, or `async for`."""
+        return self._watch_async(stream) if hasattr(stream, "__aiter__") else self._watch(stream)
+
+    def _watch(self, stream: Iterable[Any]) -> Any:
+        for chunk in stream:
+            self.chunk(chunk)
+            yield chunk
+
+    async def _watch_async(self, stream: Any) -> Any:
+        async for chunk in stream:
+            self.chunk(chunk)
+            yield chunk
+
+    @fails_open
+    def begin_step(self, request: Handed | None = None, **facts: Any) -> None:
+        """The model is about to be asked: with this request, or with the conversation as it was recorded."""
+        with self.lock:
+            answer = self._open_answer()
+            answer.end_step()
+            step = answer.step(self._handed(request), is_timed=True)
+            step.facts |= {"model": self.model, **facts}
+
+    @fails_open
+    def end_step(self, **facts: Any) -> None:
+        """The model has answered: `usage`, `stop_reason` and what else is known of the call."""
+        with self.lock:
+            if self._answer:
+                self._answer.end_step(**facts)
+                if not self._answer.is_pending:
+                    self._answer.rest(facts.get("stop_reason"))
+
+    @fails_open
+    def decide(
+        self,
+        tool_call_id: str,
+        tool: str,
+        action: str,
+        *,
+        rule: Rule | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """A permission was evaluated for a tool call: the action, the rule that decided, and all rules in force."""
+        with self.lock:
+            decided = None if rule is None else rule_of(rule)
+            fields: dict[str, Any] = {
+                "tool_id": tool,
+                "tool_call_id": tool_call_id,
+                "pattern": decided.pattern if decided else "*",
+                "action": action,
+                "source": decided.source if decided else "session",
+                "rule": None if decided is None else msgspec.to_builtins(decided),
+                "rules": self.permissions,
+            }
+            span = self.lines.span("permission.evaluate", {"tool_id": tool, "tool_call_id": tool_call_id}, self._turn)
+            span.end({**fields, **({"reason": reason} if reason else {})})
+
+    @fails_open
+    def compaction(
+        self,
+        summary: str,
+        *,
+        tail_start_id: str | None = None,
+        auto: bool = True,
+        summarized: int | None = None,
+        usage: Any = None,
+    ) -> str:
+        """The conversation so far is folded into a summary. The log stays complete; return the message's id."""
+        with self.lock:
+            counts = usage_from(usage) or Usage()
+            known = self._messages.rows.get(tail_start_id or "")
+            tail = len(self.conversation) if known is None else known.at
+            span = self.lines.span("compaction.run", {}, self._turn)
+            data = {"summary": summary, "tail_start_id": tail_start_id, "auto": auto, "summary_tokens": counts.output}
+            told: dict[str, Any] = {"stop_reason": "stop", "trigger": "compaction"}
+            if usage is not None:
+                told["usage"] = msgspec.to_builtins(counts)
+                cost = self.price(counts)
+                told |= {} if cost is None else {"cost_usd": cost}
+            message_id = self._messages.add("assistant", [{"type": COMPACTION, "data": data}], told, tail)
+            self.conversation.fold(summary, tail)
+            fields = {"summarized_message_count": tail if summarized is None else summarized}
+            span.end({**fields, "input_tokens": counts.context, "output_tokens": counts.output})
+            return message_id
+
+    @fails_open
+    def rewind(self, message_id: str) -> int:
+        """Back to just before this user message: it and all after it are hidden, never deleted; return how many."""
+        with self.lock:
+            self.end_turn("abort")
+            if message_id not in self._messages.rows:
+                raise SettingsError(
+                    f"No message {message_id!r:.60} was recorded here. Rewind to an id that user() gave."
+                )
+            self.conversation.cut(self._messages.rows[message_id].at)
+            return self._messages.hide_from(message_id)
+
+    @fails_open
+    def end_turn(self, stop_reason: str | None = None, error: BaseException | None = None) -> None:
+        """The turn is over; without a reason, because the model had no more to say."""
+        with self.lock:
+            answer, self._answer = self._answer, None
+            turn, self._turn = self._turn, None
+            failure = None if error is None else {"type": type(error).__qualname__, "message": message_of(error)}
+            if answer:
+                if answer.is_open or stop_reason or failure:
+                    answer.finish(stop_reason or ("abort" if answer.is_pending else "stop"), failure)
+                answer.close()
+            if turn:
+                reason = answer.metadata.get("stop_reason") if answer else stop_reason or "no answer"
+                told = {"turn_index": self._turns, "stop_reason": reason, "tokens": answer.usage if answer else {}}
+                if answer:
+                    said = {"stop_reason": str(reason), "latency_ms": turn.elapsed_ms, "message_id": answer.id}
+                    self.lines.event("reply_ready", said)
+                turn.end(told, failure or (answer.metadata.get("error") if answer else None))
+                self.lines.inside(self._run)
+
+    def abort(self, reason: str = "abort") -> None:
+        """The user stopped the turn: what there is stays as it is."""
+        self.end_turn(reason)
+
+    @fails_open
+    def close(self, error: BaseException | None = None) -> None:
+        """End the turn and the run. The session itself may go on later, in this process or another."""
+        with self.lock:
+            if self._is_closed:
+                return
+            self.end_turn("error" if error else None, error)
+            self._is_closed = True
+            self._write_session()
+            named = {"model_id": self.model.model_id, "provider_id": self.model.provider_id, "turns": self._turns}
+            self._run.end({"agent": self.agent, **named})
+            self.lines.close()
+
+    def __enter__(self) -> SessionRecorder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close(error)
+
+    # What the answer in the making asks for
+
+    def request(self) -> Request | None:
+        """The request that follows from the conversation; None where requests are handed over."""
+        return self.conversation.request(self.system_prompt, self.tools, self.settings)
+
+    def price(self, usage: Usage) -> float | None:
+        return cost_of(self.model.provider_id or None, self.model.model_id, usage)
+
+    def begin_tool(self, tool: str, call_id: str, turn: OpenSpan, message_id: str) -> OpenSpan:
+        fields: dict[str, Any] = {"tool": tool, "tool_call_id": call_id, "message_id": message_id}
+        if self.permissions:
+            fields["permissions"] = self.permissions
+        self.lines.event("tool_call", fields)
+        return self.lines.span("tool.call", {"tool_id": tool, "tool_call_id": call_id}, turn)
+
+    def end_tool(self, tool: str, call_id: str, span: OpenSpan, part: Mapping[str, Any]) -> None:
+        fields: dict[str, Any] = {"tool": tool, "tool_call_id": call_id, "latency_ms": span.elapsed_ms}
+        failure = {"output-error": part.get("errorText") or "failed", "output-denied": "denied"}.get(str(part["state"]))
+        if failure is None:
+            self.lines.event("tool_call_completed", fields)
+        else:
+            self.lines.event("tool_call_failed", {**fields, "error": str(failure), "error_type": str(part["state"])})
+        truncated = isinstance(part.get("output"), Mapping) and part["output"].get("truncated") is True
+        told = {"tool_id": tool, "tool_call_id": call_id, "truncated": truncated}
+        span.end(told, None if failure is None else {"type": str(part["state"]), "message": str(failure)})
+
+    def write_answer(self, answer: Answer, metadata: dict[str, Any]) -> None:
+        self._messages.put(answer.id, "assistant", metadata, answer.created_at, len(self.conversation))
+
+    # Rows
+
+    def _write_session(self) -> None:
+        row = {
+            "agent": self.agent,
+            "workspace_root": self._workspace,
+            "model": self.model,
+            "permissions": self.permissions,
+            "metadata": {**scrubbed(self._metadata), "kind": self.trace.kind},
+            "created_at": self._created_at,
+            "updated_at": now_ms(),
+            **self._parents,
+        }
+        self.lines.row("chat.session", {name: value for name, value in row.items() if value is not None})
+
+    def _begin_turn(self) -> OpenSpan:
+        turn = self.lines.span("session.turn", {"turn_index": self._turns}, self._run)
+        self.lines.inside(turn)
+        return turn
+
+    def _open_answer(self) -> Answer:
+        if self._answer is None:
+            if self._turn is None:
+                self._turns += 1
+                self._turn = self._begin_turn()
+            self._answer = Answer(self, self._turn, self._answer_metadata())
+        return self._answer
+
+    def _answer_metadata(self) -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "model": {**msgspec.to_builtins(self.model), **scrubbed(self.settings)},
+            "agent": self.agent,
+            "trace_id": self.trace.trace_id,
+            "step": self.lines.trace.step,
+        }
+        if self.permissions:
+            told["permissions"] = self.permissions
+        return told
+
+    def _handed(self, request: Handed | None) -> Request | None:
+        return None if request is None else self.conversation.hand_over(request)
+
+    def _set(self, *, model: Any, system_prompt: Any, tools: Any, settings: Any) -> None:
+        """From here on, as told; a model that was switched is the session's latest."""
+        if system_prompt is not None:
+            self.system_prompt = system_prompt
+        if tools is not None:
+            self.tools = tools
+        if settings is not None:
+            self.settings = dict(settings)
+        if model is not None and model_of(model) != self.model:
+            self.model = model_of(model)
+            self._write_session()
+        if self._answer:
+            self._answer.metadata["model"] = {**msgspec.to_builtins(self.model), **scrubbed(self.settings)}
+
+
+def record_session(session_id: str | None = None, **options: Any) -> SessionRecorder:
+    """Record a chat session: `with dashcam.record_session("chat-42", agent="support") as chat:`.
+
+    Without a session id, that of the current trace is used, or one is minted. Options: agent, model,
+    system_prompt, tools, settings, permissions, workspace_root, metadata, parent_id, parent_message_id,
+    kind, trace, saving.
+    """
+    return SessionRecorder(session_id, **options)

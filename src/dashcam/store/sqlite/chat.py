@@ -1,0 +1,246 @@
+"""Layer 1: chat rows. A later row stands in the place of an earlier one, and a delta goes on from it.
+
+Works inside the transaction that the caller holds. A batch is worked through in memory and each row that has changed
+is then written once, however many deltas it grew by. A row that contradicts what is there is an IntegrityError, like
+every other that the tables refuse.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import astuple, replace
+
+from dashcam.contracts.chat import ChatMessage, ChatPart, ChatRow, ChatSession, PartDelta
+from dashcam.store.sqlite import facts, search
+from dashcam.store.sqlite.statements import chunks, insert_rows, marks
+
+LOST = "\ufffd"  # stands where a delta is missing before this one
+
+_Row = TypeVar("_Row", ChatSession, ChatMessage, ChatPart)
+_TABLES: dict[type, str] = {ChatSession: "chat_sessions", ChatMessage: "chat_messages", ChatPart: "chat_parts"}
+_NO_ROLLUPS = dict.fromkeys(facts.ROLLUP_COLUMNS[:-1], 0) | {"cost_usd": None}
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Column names for a statement: `index` is a word of SQL."""
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def select_of(row: type[ChatSession | ChatMessage | ChatPart], table: str = "") -> str:
+    """SELECT all columns, in the order of the row's fields."""
+    return f"SELECT {quoted(row.__struct_fields__)} FROM {table or _TABLES[row]}"
+
+
+def row_from(kind: type[_Row], values: tuple[Any, ...]) -> _Row:
+    return kind(**dict(zip(kind.__struct_fields__, values, strict=True)))
+
+
+class ChatWriter:
+    """Keeps chat rows."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def put(self, rows: Sequence[ChatRow]) -> None:
+        """Take the rows in their order; those that are there already add nothing."""
+        if rows:
+            desk = _Desk(self._connection, rows)
+            for row in rows:
+                desk.take(row)
+            desk.write()
+
+
+class _Draft:
+    """A part in work: its row, and the pieces of the text that deltas add to it."""
+
+    def __init__(self, row: ChatPart) -> None:
+        self.begun = row
+        self._row = row
+        self._path = ""
+        self._data: dict[str, Any] = {}
+        self._pieces: list[str] = []
+        self._length = 0
+
+    def grow(self, delta: PartDelta) -> None:
+        """Go on from character `at`; what is older than the part is in it already."""
+        if delta.updated_at < self._row.updated_at:
+            return
+        if delta.path != self._path:
+            self._open(delta.path)
+        if delta.at < self._length:
+            self._pieces = ["".join(self._pieces)[: delta.at]]
+        elif delta.at > self._length:
+            self._pieces.append(LOST)
+        self._pieces.append(delta.text)
+        self._length = min(delta.at, self._length) + (delta.at > self._length) + len(delta.text)
+        self._row = replace(self._row, updated_at=delta.updated_at)
+
+    def row(self) -> ChatPart:
+        """The part as it stands, whole."""
+        if self._path:
+            self._data[self._path] = "".join(self._pieces)
+            self._row = replace(self._row, data_json=msgspec.json.encode(self._data).decode())
+            self._path = ""
+        return self._row
+
+    def _open(self, path: str) -> None:
+        try:
+            data = msgspec.json.decode(self.row().data_json)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict):
+            raise sqlite3.IntegrityError(f"part {self._row.id} is no JSON object that a text could grow in")
+        text = data.get(path)
+        self._path, self._data = path, data
+        self._pieces = [text] if isinstance(text, str) else []
+        self._length = sum(map(len, self._pieces))
+
+
+class _Desk:
+    """One batch: what was stored of the rows that it names, and what they are now."""
+
+    def __init__(self, connection: sqlite3.Connection, rows: Sequence[ChatRow]) -> None:
+        self._connection = connection
+        part_ids = {row.part_id for row in rows if isinstance(row, PartDelta)}
+        part_ids |= {row.id for row in rows if isinstance(row, ChatPart)}
+        self._stored_parts = self._load(ChatPart, part_ids)
+        message_ids = {row.id for row in rows if isinstance(row, ChatMessage)}
+        message_ids |= {row.message_id for row in rows if isinstance(row, ChatPart)}
+        message_ids |= {part.message_id for part in self._stored_parts.values()}
+        self._stored_messages = self._load(ChatMessage, message_ids)
+        session_ids = {row.id if isinstance(row, ChatSession) else row.session_id for row in rows}
+        self._stored_sessions = self._load(ChatSession, session_ids)
+        self._told_at = self._load_told_at(session_ids)
+        self._stored_told_at = dict(self._told_at)
+        self._sessions, self._messages = dict(self._stored_sessions), dict(self._stored_messages)
+        self._drafts = {part_id: _Draft(part) for part_id, part in self._stored_parts.items()}
+        self._active: dict[str, int] = {}  # the newest updated_at of a session's rows
+
+    def take(self, row: ChatRow) -> None:
+        if isinstance(row, ChatSession):
+            self._take_session(row)
+        elif isinstance(row, ChatMessage):
+            self._take_message(row)
+        elif isinstance(row, ChatPart):
+            self._take_part(row)
+        else:
+            self._take_delta(row)
+
+    def write(self) -> None:
+        """Write what has changed: parents before children, then what is counted from them."""
+        parts = _changed(self._stored_parts, {key: draft.row() for key, draft in self._drafts.items()})
+        messages = _changed(self._stored_messages, self._messages)
+        for session_id, active_at in self._active.items():
+            session = self._sessions[session_id]
+            self._sessions[session_id] = replace(session, updated_at=max(active_at, session.updated_at))
+        sessions = _changed(self._stored_sessions, self._sessions)
+        self._upsert(ChatSession, sessions)
+        self._upsert(ChatMessage, messages)
+        search.take_out(self._connection, [part.id for part in parts if part.id in self._stored_parts])
+        self._upsert(ChatPart, parts)
+        search.put_in(self._connection, [(part.id, part.type) for part in parts])
+        counted = {message.session_id for message in messages}
+        counted |= {part.session_id for part in parts if self._is_counted(part)}
+        counted |= {session.id for session in sessions if self._is_told(session)}
+        for session_id in counted:
+            facts.refresh_chat(self._connection, session_id)
+        for session_id in {session.id for session in sessions} - counted:
+            facts.refresh(self._connection, session_id)
+        told = [(at, key) for key, at in self._told_at.items() if at != self._stored_told_at.get(key)]
+        self._connection.executemany("UPDATE session_facts SET told_at = ? WHERE session_id = ?", told)
+
+    def _take_session(self, row: ChatSession) -> None:
+        row = replace(row, **_NO_ROLLUPS)
+        known = self._sessions.get(row.id)
+        if known is None:
+            self._sessions[row.id], self._told_at[row.id] = row, row.updated_at
+            return
+        told_at = self._told_at.get(row.id, 0)
+        kept = row if row.updated_at >= told_at else known
+        self._told_at[row.id] = max(told_at, row.updated_at)
+        self._sessions[row.id] = replace(
+            kept,
+            agent=known.agent or row.agent,
+            created_at=min(known.created_at, row.created_at),
+            updated_at=max(known.updated_at, row.updated_at),
+            **{name: getattr(known, name) for name in facts.ROLLUP_COLUMNS},
+        )
+
+    def _take_message(self, row: ChatMessage) -> None:
+        known = self._messages.get(row.id)
+        _check_owner("message", known, row.session_id)
+        self._note(row.session_id, row.created_at, row.updated_at)
+        if known is None or row.updated_at >= known.updated_at:
+            self._messages[row.id] = row
+
+    def _take_part(self, row: ChatPart) -> None:
+        draft = self._drafts.get(row.id)
+        known = None if draft is None else draft.row()
+        _check_owner("part", known, row.session_id)
+        message = self._messages.get(row.message_id)
+        _check_owner("message", message, row.session_id)
+        self._note(row.session_id, row.created_at, row.updated_at)
+        if message is None:  # its line was lost, too
+            self._messages[row.message_id] = ChatMessage(
+                id=row.message_id, session_id=row.session_id, role="assistant", created_at=row.created_at, updated_at=0
+            )
+        if known is None or row.updated_at >= known.updated_at:
+            self._drafts[row.id] = _Draft(row)
+
+    def _take_delta(self, row: PartDelta) -> None:
+        draft = self._drafts.get(row.part_id)
+        if draft is None:
+            raise sqlite3.IntegrityError(f"part {row.part_id}, which this goes on from, is not there")
+        _check_owner("part", draft.begun, row.session_id)
+        draft.grow(row)
+        self._note(row.session_id, draft.begun.created_at, row.updated_at)
+
+    def _note(self, session_id: str, created_at: int, updated_at: int) -> None:
+        """A session was active. Where its own line was lost, a row stands in for what is told later."""
+        if session_id not in self._sessions:
+            self._sessions[session_id] = ChatSession(id=session_id, agent="", created_at=created_at, updated_at=0)
+        self._active[session_id] = max(self._active.get(session_id, 0), updated_at)
+
+    def _is_counted(self, part: ChatPart) -> bool:
+        """Whether a changed part may change what is counted: a user's words are a title, a call may have failed."""
+        before = self._stored_parts.get(part.id)
+        message = self._messages.get(part.message_id)
+        return before is None or before.tool_state != part.tool_state or message is None or message.role == "user"
+
+    def _is_told(self, session: ChatSession) -> bool:
+        """Whether more of a session's row has changed than the time of its last activity."""
+        before = self._stored_sessions.get(session.id)
+        return before is None or replace(before, updated_at=session.updated_at) != session
+
+    def _load(self, kind: type[_Row], ids: set[str]) -> dict[str, _Row]:
+        found: dict[str, _Row] = {}
+        for chunk in chunks(sorted(ids)):
+            for values in self._connection.execute(f"{select_of(kind)} WHERE id IN ({marks(chunk)})", chunk):
+                found[values[0]] = row_from(kind, values)
+        return found
+
+    def _load_told_at(self, ids: set[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for chunk in chunks(sorted(ids)):
+            query = f"SELECT session_id, told_at FROM session_facts WHERE session_id IN ({marks(chunk)})"
+            found |= dict(self._connection.execute(query, chunk).fetchall())
+        return found
+
+    def _upsert(self, kind: type[_Row], rows: Sequence[_Row]) -> None:
+        names = kind.__struct_fields__
+        changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name != "id")
+        head = f"INSERT INTO {_TABLES[kind]} ({quoted(names)})"
+        insert_rows(self._connection, head, [astuple(row) for row in rows], f"ON CONFLICT (id) DO UPDATE SET {changes}")
+
+
+def _changed(stored: dict[str, _Row], now: dict[str, _Row]) -> list[_Row]:
+    return [row for key, row in now.items() if row != stored.get(key)]
+
+
+def _check_owner(what: str, known: ChatMessage | ChatPart | None, session_id: str) -> None:
+    if known is not None and known.session_id != session_id:
+        raise sqlite3.IntegrityError(f"{what} {known.id} belongs to session {known.session_id}, not to {session_id}")

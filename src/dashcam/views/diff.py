@@ -1,0 +1,365 @@
+"""Two sessions beside each other, turn by turn: where they part, and what differs in each turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from dashcam.contracts.chat import USAGE
+from dashcam.contracts.content import shapes_of
+from dashcam.errors import NotFound
+from dashcam.store.base import Reader
+from dashcam.views import turns
+from dashcam.views.changes import CatalogChange, catalog_change
+from dashcam.views.context import text_of
+from dashcam.views.divergence import Calls, FirstMessage, first_message
+from dashcam.views.parts import Part, ReasoningPart, TextPart, ToolPart
+from dashcam.views.turns import Message, Turn
+from dashcam.views.words import Matching, Piece, text_diff, unified
+
+NUMBERS = frozenset(("tokens", "cost"))  # differ between runs that say the same
+_SETUP = ("agent", "model", "settings", "system_prompt", "tool_catalog", "permissions")
+_OUTCOME = ("stop_reason", "error")
+_OF_ONE_RUN = frozenset(("id", "message_id", "created_at", "updated_at", "tail_start_id"))
+
+
+class Sides(msgspec.Struct, frozen=True):
+    """A fact that differs, as each of the two has it."""
+
+    a: Any = None
+    b: Any = None
+
+
+class Delta(msgspec.Struct, frozen=True):
+    """A number of both; None where it is unknown."""
+
+    a: float | None = None
+    b: float | None = None
+    delta: float | None = None
+
+
+class PromptDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """Two system prompts apart. `diff` is told once: not where it is the same as in the turn before."""
+
+    a: str | None = None  # digests
+    b: str | None = None
+    diff: str | None = None
+
+
+class CatalogDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """Two tool catalogs apart. `change` is told once, like the diff of prompts."""
+
+    a: str | None = None
+    b: str | None = None
+    change: CatalogChange | None = None
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call without what is of one run alone."""
+
+    tool: str
+    state: str | None = None
+    input: Any = None
+    output: Any = None
+    error: str | None = None
+    decision: str | None = None  # what the permission rules said
+
+
+class ToolDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call that differs, or that one side alone made."""
+
+    changed: list[str]
+    a: ToolCall | None = None
+    b: ToolCall | None = None
+
+
+class TurnDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One turn of both.
+
+    Rules: `changed` names all that differs but the time it took, which always does; `repeated` those of them that
+    differ just as in the turn before. Each name but `missing` and `context` is a field as well (`cost` is
+    `cost_usd`); `user` and `output` are told whenever anything that was said or done differs.
+    """
+
+    turn: int
+    changed: list[str]
+    repeated: list[str] = []
+    missing_in: str | None = None  # a or b
+    user: list[Piece] | None = None
+    output: list[Piece] | None = None
+    reasoning: list[Piece] | None = None
+    tools: list[ToolDiff] = []
+    parts: Sides | None = None  # files, sources, data, notices, compactions
+    hidden: Sides | None = None  # by a rewind
+    agent: Sides | None = None
+    model: Sides | None = None
+    settings: dict[str, Sides] = {}
+    system_prompt: PromptDiff | None = None
+    tool_catalog: CatalogDiff | None = None
+    permissions: Sides | None = None
+    stop_reason: Sides | None = None
+    error: Sides | None = None
+    tokens: dict[str, Delta] = {}
+    cost_usd: Delta | None = None
+    duration_ms: Delta | None = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything differs that was sent, said or done: tokens and cost don't count."""
+        return any(name not in NUMBERS for name in self.changed)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it differs in another way than the turn before."""
+        return any(name not in NUMBERS and name not in self.repeated for name in self.changed)
+
+
+class SessionDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """Two sessions. `diverged_at`: the first turn that differs in what was sent, said or done; None where none does."""
+
+    a: str
+    b: str
+    diverged_at: int | None = None
+    message: FirstMessage | None = None  # the first that differs in what the models were sent
+    turns: list[TurnDiff]
+
+
+def load(store: Reader, a: str, b: str, *, turn: int | None = None, full: bool = False) -> SessionDiff:
+    """Compare two sessions; raises SessionNotFound where one of them isn't there.
+
+    `turn`: tell of this one alone. `full`: tell what was said in turns that are the same, too.
+    """
+    comparison = _Comparison(store, full)
+    both = zip_longest(turns.load(store, a), turns.load(store, b))
+    found = [comparison.turn(number, one, other) for number, (one, other) in enumerate(both, 1)]
+    if turn is not None and turn > len(found):
+        raise NotFound(f"Neither {a!r} nor {b!r} has a turn {turn}: there are {len(found)}. Choose one of those.")
+    message = first_message(store, comparison.calls)
+    said_at = comparison.diverged_at
+    if message and (said_at is None or message.turn < said_at):
+        # Nothing that was said or done explains it: something else was put before the model.
+        place = message.turn - 1
+        found[place] = replace(found[place], changed=[*found[place].changed, "context"])
+        said_at = message.turn
+    shown = found if turn is None else found[turn - 1 : turn]
+    return SessionDiff(a=a, b=b, diverged_at=said_at, message=message, turns=shown)
+
+
+class _Comparison:
+    """Compares turn after turn, and remembers how the setup differed in the one before."""
+
+    def __init__(self, store: Reader, full: bool) -> None:
+        self._store = store
+        self._full = full
+        self._setup: dict[str, Sides] = {}
+        self._calls_end = False
+        self.calls: list[Calls] = []  # up to the first that can show how the two diverged
+        self.diverged_at: int | None = None
+
+    def turn(self, number: int, a: Turn | None, b: Turn | None) -> TurnDiff:
+        self._note_calls(number, a, b)
+        if a is None or b is None:
+            told = self._said(a, b)
+            found = TurnDiff(
+                turn=number,
+                changed=["missing"],
+                repeated=["missing"] if self._setup.get("missing") else [],
+                missing_in="a" if a is None else "b",
+                **told | _numbers(a, b),
+            )
+            self._setup = {"missing": Sides(a is None, b is None)}
+        else:
+            found = self._both(number, a, b)
+        if self.diverged_at is None and found.differs:
+            self.diverged_at = number
+        return found
+
+    def _both(self, number: int, a: Turn, b: Turn) -> TurnDiff:
+        changed = _changed_words(a, b)
+        setup = {name: Sides(*pair) for name in _SETUP if (pair := (_fact(a, name), _fact(b, name))) and _differ(*pair)}
+        repeated = [name for name, sides in setup.items() if self._setup.get(name) == sides]
+        outcome = {name: Sides(*pair) for name in _OUTCOME if _differ(*(pair := (_fact(a, name), _fact(b, name))))}
+        numbers = _numbers(a, b)
+        told: dict[str, Any] = self._said(a, b) if changed or setup.keys() - repeated or self._full else {}
+        if "parts" in changed:
+            told["parts"] = Sides(_rest(a), _rest(b))
+        if "hidden" in changed:
+            told["hidden"] = Sides(a.hidden_at is not None, b.hidden_at is not None)
+        told |= {**outcome, **self._told_setup(setup, repeated), **numbers}
+        changed += [*setup, *outcome, *_changed_numbers(numbers)]
+        self._setup = setup
+        return TurnDiff(turn=number, changed=changed, repeated=repeated, **told)
+
+    def _said(self, a: Turn | None, b: Turn | None) -> dict[str, Any]:
+        reasoning = (_reasoning(a), _reasoning(b))
+        return {
+            "user": text_diff(a.user_text if a else "", b.user_text if b else ""),
+            "output": text_diff(a.assistant_text if a else "", b.assistant_text if b else ""),
+            "reasoning": text_diff(*reasoning) if reasoning[0] != reasoning[1] else None,
+            "tools": list(tool_diffs(_tool_calls(a), _tool_calls(b))),
+        }
+
+    def _told_setup(self, setup: dict[str, Sides], repeated: list[str]) -> dict[str, Any]:
+        told: dict[str, Any] = dict(setup)
+        if sides := setup.get("settings"):
+            told["settings"] = {
+                name: Sides(sides.a.get(name), sides.b.get(name))
+                for name in sorted(sides.a.keys() | sides.b.keys())
+                if _differ(sides.a.get(name), sides.b.get(name))
+            }
+        if sides := setup.get("system_prompt"):
+            diff = None if "system_prompt" in repeated else unified(*self._texts(self._store.system_prompt, sides))
+            told["system_prompt"] = PromptDiff(a=sides.a, b=sides.b, diff=diff)
+        if sides := setup.get("tool_catalog"):
+            change = None
+            if "tool_catalog" not in repeated:
+                change = catalog_change(*self._texts(self._store.tool_catalog, sides))
+            told["tool_catalog"] = CatalogDiff(a=sides.a, b=sides.b, change=change)
+        return told
+
+    def _texts(self, read: Callable[[str], str], digests: Sides) -> tuple[str, str]:
+        return text_of(read, digests.a), text_of(read, digests.b)
+
+    def _note_calls(self, number: int, a: Turn | None, b: Turn | None) -> None:
+        """A different answer is seen in the context of the call after it; further ones tell nothing new."""
+        if self._calls_end or a is None or b is None:
+            return
+        self.calls.append((number, a.calls, b.calls))
+        self._calls_end = self.diverged_at is not None and bool(a.calls and b.calls)
+
+
+def tool_diffs(a: Sequence[ToolCall], b: Sequence[ToolCall]) -> Iterator[ToolDiff]:
+    """The tool calls that differ. Those with one input are matched first, between them those of one tool, then by order."""
+    for one, other in _aligned(a, b, [_tool_and_input, _tool]):
+        if one is None or other is None:
+            yield ToolDiff(changed=["missing"], a=one, b=other)
+            continue
+        names = ToolCall.__struct_fields__
+        if changed := [name for name in names if _differ(getattr(one, name), getattr(other, name))]:
+            yield ToolDiff(changed=changed, a=one, b=other)
+
+
+def _aligned(
+    a: Sequence[ToolCall], b: Sequence[ToolCall], keys: list[Callable[[ToolCall], str]]
+) -> Iterator[tuple[ToolCall | None, ToolCall | None]]:
+    if not keys or not a or not b:
+        yield from zip_longest(a, b)
+        return
+    i = j = 0
+    for at, other, size in Matching().blocks([keys[0](call) for call in a], [keys[0](call) for call in b]):
+        yield from _aligned(a[i:at], b[j:other], keys[1:])
+        i, j = at + size, other + size
+        yield from zip(a[at:i], b[other:j], strict=True)
+
+
+def _tool_and_input(call: ToolCall) -> str:
+    return f"{call.tool} {_canonical(call.input).decode()}"
+
+
+def _tool(call: ToolCall) -> str:
+    return call.tool
+
+
+def _tool_calls(turn: Turn | None) -> list[ToolCall]:
+    return [_tool_call(part) for part in turn.tool_calls] if turn else []
+
+
+def _tool_call(part: ToolPart) -> ToolCall:
+    return ToolCall(
+        tool=part.tool,
+        state=part.state,
+        input=part.input,
+        output=part.output,
+        error=part.error,
+        decision=part.decision.action if part.decision else None,
+    )
+
+
+def _changed_words(a: Turn, b: Turn) -> list[str]:
+    """What differs in what was said and done, by shape: the ids of tool calls don't count."""
+    changed = ["hidden"] if (a.hidden_at is None) != (b.hidden_at is None) else []
+    if _shapes(a.messages) == _shapes(b.messages):
+        return changed
+    kinds = {
+        "user": _shapes(a.user) != _shapes(b.user),
+        "output": a.assistant_text != b.assistant_text,
+        "reasoning": _reasoning(a) != _reasoning(b),
+        "tools": any(True for _ in tool_diffs(_tool_calls(a), _tool_calls(b))),
+        "parts": _differ(_rest(a), _rest(b)),
+    }
+    # What is left is the order of things, or how a text was cut into parts.
+    return [*changed, *([name for name, differs in kinds.items() if differs] or ["parts"])]
+
+
+def _shapes(messages: Iterable[Message]) -> list[bytes]:
+    return shapes_of(
+        _canonical({"role": message.role, "parts": [_told(part) for part in message.parts]}) for message in messages
+    )
+
+
+def _told(part: Part) -> dict[str, Any]:
+    """A part without what is of one run alone."""
+    told = {name: value for name, value in msgspec.to_builtins(part).items() if name not in _OF_ONE_RUN}
+    if isinstance(part, ToolPart):
+        told["decision"] = part.decision.action if part.decision else None
+    return told
+
+
+def _rest(turn: Turn) -> list[dict[str, Any]]:
+    """Files, sources, data and all else that is neither the user's nor text, reasoning or a tool call."""
+    return [
+        {"role": message.role, **_told(part)}
+        for message in turn.messages
+        if message.role != "user"
+        for part in message.parts
+        if message.role == "system" or not isinstance(part, TextPart | ReasoningPart | ToolPart)
+    ]
+
+
+def _reasoning(turn: Turn | None) -> str:
+    parts = (part for part in turn.parts if isinstance(part, ReasoningPart)) if turn else ()
+    return "\n\n".join(part.text for part in parts)
+
+
+def _fact(turn: Turn, name: str) -> Any:
+    if name in ("system_prompt", "tool_catalog"):
+        return getattr(turn, f"{name}_digest")
+    if name == "permissions":  # when a rule was added is of one run alone
+        return [
+            {key: value for key, value in rule.items() if key != "added_at"} if isinstance(rule, dict) else rule
+            for rule in turn.permissions
+        ]
+    return getattr(turn, name)
+
+
+def _numbers(a: Turn | None, b: Turn | None) -> dict[str, Any]:
+    used = (a.usage if a else None, b.usage if b else None)
+    tokens = {name: _delta(*(getattr(usage, name) if usage else None for usage in used)) for name in USAGE}
+    return {
+        "tokens": tokens if any(used) else {},
+        "cost_usd": _delta(a.cost_usd if a else None, b.cost_usd if b else None),
+        "duration_ms": _delta(a.duration_ms if a else None, b.duration_ms if b else None),
+    }
+
+
+def _changed_numbers(numbers: dict[str, Any]) -> list[str]:
+    tokens = any(each.a != each.b for each in numbers["tokens"].values())
+    cost = numbers["cost_usd"]
+    return [*(["tokens"] if tokens else []), *(["cost"] if cost and cost.a != cost.b else [])]
+
+
+def _delta(a: float | None, b: float | None) -> Delta:
+    return Delta(a, b, None if a is None or b is None else b - a)
+
+
+def _differ(a: Any, b: Any) -> bool:
+    """Whether two values differ as JSON: 1 and true are equal in Python alone."""
+    return a is not b and _canonical(a) != _canonical(b)
+
+
+def _canonical(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="sorted")
