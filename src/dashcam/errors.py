@@ -117,3 +117,21 @@ class StoreBusy(StoreError):
 
     def __init__(self, where: str, holder: str) -> None:
         super().__init__(f"{where} is being written by {holder}. Wait for it to end, or stop it, and try again.")
+
+
+class NotReplayable(DashcamError):
+    """A turn of which too little was recorded to run it again."""
+
+    status, exit_code = 409, 1
+
+    def __init__(self, session_id: str, turn: int, missing: list[str]) -> None:
+        super().__init__(
+            f"Turn {turn} of {session_id!r} can't be replayed. Missing: {'; '.join(missing)}. "
+            f"See which turns can: dashcam replay {session_id} --dry-run"
+        )
+
+
+class ModelFailed(DashcamError):
+    """A model that can't be asked, or that didn't answer."""
+
+    status, exit_code = 502, 1

@@ -35,6 +35,7 @@ def sent(messages: list[bytes], **given: Any) -> Sent:
     """A request of 1,000 bytes a message, a prompt of 2,000 and a catalog of 1,000; a token is a byte."""
     told = {"ts": 0, "model": "m", "catalog_digest": "c", "prompt_digest": "p", "catalog_size": 1_000}
     told |= {"prompt_size": 2_000, "messages": messages, "sizes": [1_000] * len(messages)}
+    told["messages_size"] = 1_000 * len(messages)
     return Sent(**{**told, "tokens": 3_000 + 1_000 * len(messages), **given})
 
 
@@ -107,7 +108,7 @@ def test_the_age_of_the_cache_can_be_told_otherwise_and_prices_may_be_unknown() 
 def test_tokens_are_shares_of_those_reported_else_of_the_bytes() -> None:
     assert cache_of(sent([A]), sent([A, B], tokens=500)).could_serve == 400
     assert cache_of(sent([A]), sent([A, B], tokens=None)).could_serve == 1_000
-    empty = Sent(ts=0, messages=[], sizes=[], tokens=7)
+    empty = Sent(ts=0, messages=[], sizes=[], messages_size=0, tokens=7)
     assert cache_of(empty, empty).could_serve == 0
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import time
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,8 @@ def side(pieces: list[Piece] | None, kind: str) -> str:
 def record(data: Path, *sessions: tuple[str, dict[str, Any]]) -> SqliteReader:
     """Sessions as an agent records them: a greeting, then a question that a tool call answers, then thanks."""
     dashcam.configure(data=data)
-    for session_id, given in sessions:
-        options = {"system_prompt": PROMPT, "tools": TOOLS, "model": "anthropic:claude-sonnet-4-5", **given}
+    for session_id, changed in sessions:
+        options = {"system_prompt": PROMPT, "tools": TOOLS, "model": "anthropic:claude-sonnet-4-5", **changed}
         order, answer = options.pop("order", 7), options.pop("answer", "It is on its way.")
         with dashcam.record_session(session_id, agent="shop", **options) as chat:
             chat.user("Hello!")
@@ -140,6 +141,15 @@ def test_another_prompt_model_and_catalog_are_told_once_and_then_as_repeated(dat
     assert second.differs
 
 
+def test_the_first_message_that_differs_is_found_under_another_prompt_too(data: Path) -> None:
+    changed = {"system_prompt": "Be rude.", "answer": "It is still here."}
+    with record(data, ("a", {}), ("b", changed)) as store:
+        found = diff.load(store, "a", "b")
+    assert (found.diverged_at, told(found)[1:]) == (1, [["output", "system_prompt"], ["system_prompt"]])
+    assert found.message
+    assert (found.message.turn, found.message.index) == (3, 5)
+
+
 def test_turns_that_only_one_has_are_missing_in_the_other(store: SqliteStore) -> None:
     a, b = chats()
     for chat, turns in ((a, 2), (b, 4)):
@@ -175,6 +185,23 @@ def test_a_context_that_nothing_said_explains_is_told(store: SqliteStore) -> Non
         {"role": "user", "content": "likes tea"},
         {"role": "user", "content": "likes coffee"},
     )
+
+
+def test_the_first_message_is_looked_for_beyond_turns_without_model_calls(store: SqliteStore) -> None:
+    a, b = chats()
+    for chat in (a, b):
+        sent: list[bytes] = []
+        for number in range(3):
+            chat.user("hm")
+            answer = chat.session_id if number == 0 else "yes"
+            message_id = chat.assistant(answer)
+            sent = [*sent, said("user", "hm")]
+            if number != 1:
+                chat.call(message_id, sent)
+            sent.append(said("assistant", answer))
+    found = both(store, a, b)
+    assert found.message
+    assert (found.diverged_at, found.message.turn, found.message.index) == (1, 3, 1)
 
 
 def test_a_context_that_ends_earlier_differs(store: SqliteStore) -> None:
@@ -311,9 +338,47 @@ def test_two_sessions_are_the_same_exactly_if_their_shapes_are(one: Turns, other
     assert [each.turn - 1 for each in found.turns if each.differs] == differing
 
 
+def called(tool_name: str, call_id: str) -> bytes:
+    call = {"type": "tool-call", "toolCallId": call_id, "toolName": tool_name, "input": {}}
+    return json.dumps({"role": "assistant", "content": [call]}).encode()
+
+
+requests = st.lists(st.lists(st.sampled_from("xyz"), max_size=5), max_size=5)
+
+
+@settings(max_examples=60)
+@given(requests, st.one_of(st.none(), st.integers(0, 30)))
+def test_the_first_message_is_found_however_contexts_shrink_and_grow(sent: list[list[str]], edit: int | None) -> None:
+    """Rewound, compacted, pruned: the same as looking at every message of every call, whatever the ids are."""
+    places = [(call, place) for call, messages in enumerate(sent) for place in range(len(messages))]
+    other = [list(messages) for messages in sent]
+    if edit is not None and places:
+        call, place = places[edit % len(places)]
+        other[call][place] = "w"
+    a, b = chats()
+    for chat, contexts in ((a, sent), (b, other)):
+        chat.user("hm")
+        message_id = chat.assistant("yes")
+        for messages in contexts:
+            chat.call(message_id, [called(each, f"{chat.session_id}-{each}") for each in messages])
+    with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "sessions.db") as store:
+        message = both(store, a, b).message
+    expected = next(
+        (
+            (call + 1, place)
+            for call, (one, two) in enumerate(zip(sent, other, strict=True))
+            for place, (left, right) in enumerate(zip_longest(one, two))
+            if left != right
+        ),
+        None,
+    )
+    assert (message and (message.call, message.index)) == expected
+
+
 def long_session(store: SqliteStore, name: str, turns: int, *, answers: str = "", edited: int | None = None) -> None:
     """Two model calls a turn; each context is kept as what is new of it."""
-    chat, sent, last = Chat(name, f"t{name}"), [], context_digest([])
+    chat, last = Chat(name, f"t{name}"), context_digest([])
+    sent: list[bytes] = []
     contexts: list[LinkedContext] = []
     for number in range(turns):
         chat.user(f"question {number} " + "and so on " * 10)
@@ -345,6 +410,7 @@ def long_session(store: SqliteStore, name: str, turns: int, *, answers: str = ""
     chat.keep(store)
 
 
+@pytest.mark.slow
 def test_a_thousand_turns_are_compared_in_about_a_second(store: SqliteStore) -> None:
     long_session(store, "a", 1000)
     long_session(store, "b", 1000)
@@ -369,7 +435,7 @@ def test_pieces_make_up_both_texts_and_nothing_is_the_same_but_what_is(a: str, b
     assert (side(pieces, "a"), side(pieces, "b")) == (a, b)
     assert all(piece.text for piece in pieces)
     assert (a == b) == all(piece.kind == "same" for piece in pieces)
-    assert all(one.kind != other.kind for one, other in zip(pieces, pieces[1:], strict=False))
+    assert all(one.kind != other.kind for one, other in pairwise(pieces))
 
 
 @given(lines, lines)

@@ -244,16 +244,12 @@ class _Counting(SqliteReader):
         super().__init__(path)
         self.asked: list[str] = []
 
-    def model_calls(self, *given: Any, **named: Any) -> Any:
-        self.asked.append("calls")
-        return super().model_calls(*given, **named)
-
     def events(self, wanted: EventFilter) -> Iterator[Event]:
         self.asked.append("events")
         return super().events(wanted)
 
 
-def test_calls_and_decisions_of_a_trace_are_asked_for_once(store: SqliteStore) -> None:
+def test_the_decisions_of_a_trace_are_asked_for_once(store: SqliteStore) -> None:
     chat = Chat()
     for number in range(20):
         chat.user("q")
@@ -261,7 +257,7 @@ def test_calls_and_decisions_of_a_trace_are_asked_for_once(store: SqliteStore) -
     chat.keep(store)
     with _Counting(store.path) as reader:
         assert len(load(reader)) == 20
-        assert sorted(reader.asked) == ["calls", "events"]
+        assert reader.asked == ["events"]
 
 
 def test_a_long_session_is_read_in_the_memory_of_one_turn(store: SqliteStore) -> None:

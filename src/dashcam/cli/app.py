@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dashcam import __version__
-from dashcam.cli import compare, doctor, runs, sessions, transfer, upkeep, vocabulary
+from dashcam.cli import again, compare, doctor, runs, sessions, transfer, upkeep, vocabulary
 from dashcam.cli.output import err, inert
 from dashcam.errors import DashcamError
 
@@ -39,7 +39,7 @@ def _main(
     pass
 
 
-for group in (runs, sessions, compare, transfer, vocabulary, doctor, upkeep):
+for group in (runs, sessions, compare, again, transfer, vocabulary, doctor, upkeep):
     for command in group.COMMANDS:
         app.command()(command)
 

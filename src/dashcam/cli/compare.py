@@ -27,7 +27,7 @@ from dashcam.views.words import Piece, text_diff
 WIDE = 100  # columns of a terminal that two texts fit beside each other in
 CONTEXT = 3  # lines shown of what is the same, before and after what isn't
 LINES = 40  # of one text, unless all of it is wanted
-WIDTH = 4_000  # characters of a stretch of text, likewise
+WIDTH = 4_000  # characters of one line, likewise
 
 _STYLES = {"same": "", "a": "bold red", "b": "bold green"}
 _MARKS = {"same": ("", ""), "a": ("[-", "-]"), "b": ("{+", "+}")}
@@ -212,7 +212,7 @@ def _show_fact(name: str, left: str, right: str) -> None:
 
 def _show_text(name: str, pieces: list[Piece], full: bool) -> None:
     same = all(piece.kind == "same" for piece in pieces)
-    shown = pieces if full or same else [_cut(piece) for piece in pieces]
+    shown = pieces if full else [_cut(piece) for piece in pieces]
     if out.is_terminal and out.width >= WIDE and not same:
         table = Table(box=None, show_header=False, expand=True, pad_edge=False, padding=(0, 2, 0, 0))
         for _ in range(2):
@@ -250,20 +250,23 @@ def _merged(pieces: Iterable[Piece]) -> Text:
 
 def _cut(piece: Piece) -> Piece:
     """A stretch that isn't shown whole: of what is the same the lines beside what isn't, else how it begins."""
-    if piece.kind != "same":
-        return piece if len(piece.text) <= WIDTH else Piece(piece.kind, f"{piece.text[:WIDTH]}…")
     lines = piece.text.split("\n")
-    if (hidden := len(lines) - 2 * CONTEXT) > 1:
+    if piece.kind == "same" and (hidden := len(lines) - 2 * CONTEXT) > 1:
         lines[CONTEXT:-CONTEXT] = [f"… {count(hidden, 'line')} the same"]
-    return Piece("same", "\n".join(line if len(line) <= WIDTH else f"{line[:WIDTH]}…" for line in lines))
+    elif piece.kind != "same" and (hidden := len(lines) - LINES) > 1:
+        lines[LINES:] = [_more(hidden)]
+    return Piece(piece.kind, "\n".join(line if len(line) <= WIDTH else f"{line[:WIDTH]}…" for line in lines))
+
+
+def _more(hidden: int) -> str:
+    return f"… {count(hidden, 'more line')}, shown with --full"
 
 
 def _limited(text: Text, full: bool) -> Text:
     lines = text.split("\n")
-    if full or len(lines) <= LINES:
+    if full or len(lines) <= LINES + 1:
         return text
-    more = Text(f"… {count(len(lines) - LINES, 'more line')}, shown with --full", "dim")
-    return Text("\n").join([*lines[:LINES], more])
+    return Text("\n").join([*lines[:LINES], Text(_more(len(lines) - LINES), "dim")])
 
 
 def _shown_diff(diff: str, full: bool) -> Text:

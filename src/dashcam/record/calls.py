@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dashcam.contracts.chat import Model, Usage
-from dashcam.contracts.content import context_digest, digest_of, link, slices_of
+from dashcam.contracts.content import context_digest, digest_of, link, prefix_digests, slices_of
 from dashcam.dialects.rows import body_fields, context_fields
 from dashcam.record.lines import Lines, process
 from dashcam.record.prices import cost_of
@@ -175,11 +175,14 @@ class Calls:
 
     def _context(self, digests: list[bytes]) -> bytes:
         self._begin()
-        digest = context_digest(digests)
+        parent, known = self._last or (None, [])
+        if parent and digests[: len(known)] == known:  # hashing goes on from there
+            digest = prefix_digests(digests[len(known) :], parent)[-1]
+        else:
+            digest = context_digest(digests)
         if digest in self._written:
             self._last = digest, digests
             return digest
-        parent, known = self._last or (None, [])
         if self._lines.row("content.context", context_fields(digest, parent, link(known, digests))):
             self._written.add(digest)
             self._last = digest, digests

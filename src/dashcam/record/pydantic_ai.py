@@ -21,15 +21,15 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 
-from dashcam.contracts.chat import MESSAGE, SESSION, Model
+from dashcam.contracts.chat import SESSION, Model
 from dashcam.contracts.identity import fault_of_id
 from dashcam.errors import UnjoinableRecord
 from dashcam.record import pydantic_messages as said
 from dashcam.record.calls import Request
 from dashcam.record.pydantic_history import tell_news
-from dashcam.record.pydantic_sessions import Lane, Session, sessions
+from dashcam.record.pydantic_sessions import Body, Lane, Session, sessions
 from dashcam.record.recorder import SessionRecorder, record_session
-from dashcam.sdk import emit, mint
+from dashcam.sdk import emit
 from dashcam.sdk.ids import new_id
 from dashcam.sdk.trace import Trace, current_trace, new_trace
 
@@ -77,7 +77,7 @@ class RecordingModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        take = Take(is_streamed=False)
+        take = Take()
         take.begin(self, messages, model_settings, model_request_parameters, _current_run())
         try:
             response = await self.wrapped.request(messages, model_settings, model_request_parameters)
@@ -96,7 +96,7 @@ class RecordingModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        take, stream = Take(is_streamed=True), None
+        take, stream = Take(), None
         take.begin(self, messages, model_settings, model_request_parameters, run_context or _current_run())
         try:
             async with self.wrapped.request_stream(
@@ -147,15 +147,12 @@ def _quietly(method: _F) -> _F:
 class Take:
     """One request to the model, from before it is sent until it is answered, fails or is given up."""
 
-    def __init__(self, *, is_streamed: bool) -> None:
+    def __init__(self) -> None:
         self._lane: Lane | None = None
-        self._is_streamed = is_streamed
-        self._began_ns = mint.source().monotonic_ns()
-        self._latency_ms: float | None = None
         self._open: dict[int, Any] = {}  # parts that stream, by their index in the answer
         self._closed: dict[int, Any] = {}
         self._is_heard = False
-        self._id = new_id(MESSAGE)[0]
+        self._id = f"{new_id('')[0]}-"  # texts of one message need names of their own, however many answers are in it
 
     @_quietly
     def begin(
@@ -171,8 +168,9 @@ class Take:
         self._session = known = sessions().of(session_id)
         run_id = _run_id(messages, run)
         with known.lock:
+            bodies = known.bodies(messages, run_id)
             known.retries.update(said.retry_times(getattr(run, "messages", None) or messages))
-            news = known.news(messages, run_id)
+            news = known.news(messages, bodies, run_id)
             lane = known.lane(
                 model, run_id, trace, said.call_ids(messages), lambda: model.lane(known, session_id, trace)
             )
@@ -181,17 +179,31 @@ class Take:
             with lane.chat.lock:
                 lane.pending -= tell_news(lane.chat, news, known.retries)
                 lane.chat.settings = said.jsonable({**(model.wrapped.settings or {}), **(settings or {})})
-                request = _request(lane, messages, parameters, known.retries)
-                # A step that streams has a clock; of an answer that comes whole nobody knows when it began.
-                lane.chat.begin_step(request) if self._is_streamed else lane.chat.assistant(request=request)
+                lane.chat.begin_step(self._request(lane, messages, bodies, known.retries))
         except BaseException:
             lane.is_busy = False
             raise
         self._lane = lane
 
+    def _request(
+        self, lane: Lane, messages: Sequence[ModelMessage], bodies: Sequence[Body], retries: set[datetime]
+    ) -> Request:
+        told, instructions = said.prompt_of(messages, self._parameters, retries)
+        settings = {**lane.chat.settings, "parameters": said.parameters_of(self._parameters)}
+        if told and instructions:
+            settings["instructions"] = instructions
+        texts = [*told, instructions] if instructions else told
+        return lane.chat.calls.request(
+            lane.sent(bodies),
+            prompt="\n\n".join(texts) if texts else None,
+            tools=said.tools_of(self._parameters),
+            settings=settings,
+            wire=said.WIRE,
+            prompt_is_sent=bool(instructions),
+        )
+
     def tell(self, response: ModelResponse) -> None:
         """An answer that came as a whole."""
-        self._latency_ms = self._elapsed_ms()
         self._feed(said.answer_chunks(response.parts, self._id))
 
     def watch(self, stream: StreamedResponse) -> None:
@@ -269,18 +281,14 @@ class Take:
             return
         try:
             with lane.chat.lock:
-                _end(lane, response, error, self._facts(response) | self._timing(), self._parameters)
+                _end(lane, response, error, self._facts(response), self._parameters)
             if response:
                 with self._session.lock:
                     self._session.saw(response)
+            if not lane.pending:
+                self._session.forget(lane.run_id)
         finally:
             lane.is_busy = False
-
-    def _timing(self) -> dict[str, Any]:
-        return {} if self._is_streamed else {"latency_ms": self._latency_ms or self._elapsed_ms()}
-
-    def _elapsed_ms(self) -> float:
-        return (mint.source().monotonic_ns() - self._began_ns) / 1e6
 
     def _facts(self, response: ModelResponse | None) -> dict[str, Any]:
         if response is None:
@@ -327,23 +335,6 @@ def _end(
             chat._answer.rest("stop")
     else:
         chat.end_turn()
-
-
-def _request(
-    lane: Lane,
-    messages: Sequence[ModelMessage],
-    parameters: ModelRequestParameters,
-    retries: set[datetime],
-) -> Request:
-    prompt, instructions = said.prompt_of(messages, parameters, retries)
-    more = {"instructions": instructions} if instructions else {}
-    return lane.chat.calls.request(
-        lane.sent(said.bodies_of(messages)),
-        prompt=prompt,
-        tools=said.tools_of(parameters),
-        settings={**lane.chat.settings, "parameters": said.parameters_of(parameters), **more},
-        wire=said.WIRE,
-    )
 
 
 def _current_run() -> Any:

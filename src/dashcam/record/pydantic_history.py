@@ -22,13 +22,16 @@ def tell_news(chat: SessionRecorder, news: Sequence[Item], retries: set[datetime
     live = answers[-1] + 1 if answers else 0
     told = _tell_past(chat, news[:live], news[live:]) if answers else set()
     settled = set()
+    goes_on = any(_kind(item) == "said" for item in news[live:])
     for kind, group in groupby(news[live:], key=_kind):
         if kind == "said":
             _tell_said(chat, list(group), retries)
             continue
         for item in group:
             settled.add(item.part.tool_call_id)
-            if item.part.tool_call_id not in told:
+            # A run that was cut off: its calls stay as they were, and who speaks next ends its turn.
+            is_cut_off = goes_on and getattr(item.part, "outcome", None) == "interrupted"
+            if item.part.tool_call_id not in told and not is_cut_off:
                 chat.tool_result(item.part.tool_call_id, **outcome_of(item.part))
     return settled
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timezone
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -16,9 +16,13 @@ from pydantic_core import to_jsonable_python
 from dashcam.contracts.chat import COMPACTION
 from dashcam.contracts.content import slices_of
 
+Key = tuple[int, bytes, bytes]  # the index of a part, and of an Item `exact` and `words`
+
 WIRE = "pydantic-ai"
 HISTORY, RETRY = "history", "retry"  # why a message is there that nobody has just written
 _STOPS = {"tool_call": "tool-calls", "content_filter": "content-filter"}  # the rest are called alike in the AI SDK
+_LEAVES = frozenset((str, int, float, bool, bytes, type(None)))
+_MOST_LEAVES = 2_000  # of one message; with more its JSON is made anew
 _ERRORS = frozenset(("failed", "retried"))
 _CALLS = frozenset(("tool-call", "builtin-tool-call"))
 # Of ModelRequestParameters: what is kept as the catalog or the system prompt.
@@ -57,6 +61,32 @@ def _dump(messages: Sequence[ModelMessage]) -> bytes:
     return ModelMessagesTypeAdapter.dump_json(list(messages), exclude={"__all__": {"instructions"}}, fallback=repr)
 
 
+def leaves_of(value: Any) -> list[Any]:
+    """All that a message is made of, down to what can't change: as long as these are the same, so is its JSON.
+
+    Messages can be changed in place, and looking is several times as fast as making JSON again.
+    """
+    found: list[Any] = []
+    rest = [value]
+    while rest and len(found) < _MOST_LEAVES:
+        value = rest.pop()
+        found.append(value)
+        kind = type(value)
+        if kind in _LEAVES:
+            continue
+        if kind is dict:
+            rest += value
+            rest += value.values()
+        elif kind in (list, tuple):
+            found.append(len(value))
+            rest += value
+        elif hasattr(value, "__dict__"):
+            rest += value.__dict__.values()
+        elif kind not in (datetime, timezone):
+            found.append(object())  # nobody knows whether it is the same
+    return found if not rest else [*found, object()]
+
+
 def jsonable(value: Any) -> Any:
     """Whatever it is, as JSON has it."""
     return to_jsonable_python(value, fallback=repr, bytes_mode="base64", inf_nan_mode="strings")
@@ -65,14 +95,20 @@ def jsonable(value: Any) -> Any:
 # What is said
 
 
-def items_of(message: ModelMessage) -> list[Item]:
-    """What a message says, without what frames it: prompts of the system, thoughts, deltas of instructions."""
+def items_of(message: ModelMessage, keys: Sequence[Key] | None = None) -> list[Item]:
+    """What a message says; `keys` are its own, where they were made before."""
+    made = keys_of(message) if keys is None else keys
+    return [Item(message, message.parts[index], exact, words) for index, exact, words in made]
+
+
+def keys_of(message: ModelMessage) -> list[Key]:
+    """How its parts are known again, but for what only frames them: system prompts, thoughts, deltas."""
     found = []
-    for part in message.parts:
+    for index, part in enumerate(message.parts):
         words = _words(part)
         if words is not None:
             at = getattr(part, "timestamp", None) or message.timestamp
-            found.append(Item(message, part, _hash("exact", words, str(at)), _hash("words", words)))
+            found.append((index, _hash("exact", words, str(at)), _hash("words", words)))
     return found
 
 
@@ -152,8 +188,8 @@ def outcome_of(part: Any) -> dict[str, Any]:
 
 def prompt_of(
     messages: Sequence[ModelMessage], parameters: ModelRequestParameters, retries: set[datetime]
-) -> tuple[str | None, str | None]:
-    """The system prompt as one text, and the instructions in it where they aren't all of it."""
+) -> tuple[list[str], str | None]:
+    """The system prompt: what of it is sent among the messages, and the instructions, which are sent beside them."""
     told = [
         part.content
         for message in messages
@@ -161,9 +197,7 @@ def prompt_of(
         if part.part_kind == "system-prompt" and part.timestamp not in retries
     ]
     parts = Model._get_instruction_parts(messages, parameters)  # as every model of the library asks for them
-    instructions = InstructionPart.join(parts) if parts else None
-    texts = [*told, instructions] if instructions else told
-    return ("\n\n".join(texts) if texts else None), (instructions if told and instructions else None)
+    return told, InstructionPart.join(parts) if parts else None
 
 
 def tools_of(parameters: ModelRequestParameters) -> list[dict[str, Any]] | None:
@@ -186,7 +220,8 @@ def parameters_of(parameters: ModelRequestParameters) -> dict[str, Any]:
 def answer_chunks(parts: Iterable[Any], prefix: str = "") -> Iterator[dict[str, Any]]:
     """A whole answer, as the chunks in which a stream would have told it."""
     for index, part in enumerate(parts):
-        yield from start_chunks(part, f"{prefix}{index}")
+        if part.part_kind not in _CALLS:
+            yield from start_chunks(part, f"{prefix}{index}")
         yield from end_chunks(part, f"{prefix}{index}")
 
 

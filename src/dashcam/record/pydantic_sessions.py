@@ -8,20 +8,31 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from operator import is_
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from pydantic_ai.messages import ModelMessage, ModelResponse
 
 from dashcam.contracts.content import digest_of
 from dashcam.record.calls import Sent
-from dashcam.record.pydantic_messages import Item, items_of
+from dashcam.record.pydantic_messages import Item, Key, bodies_of, items_of, keys_of, leaves_of
 from dashcam.record.recorder import SessionRecorder
 from dashcam.sdk import emit
 from dashcam.sdk.trace import Trace
 
 MAX_SESSIONS = 256
+MAX_OPEN = 16  # runs of one session that wait for a tool, and perhaps in vain
 MAX_KNOWN = 100_000  # things said and messages that a session remembers
+
+Body = tuple[bytes, bytes]  # a message's digest, and its JSON
+
+
+class Dump(NamedTuple):
+    """A message's JSON, and what it was made of, held so that nothing else can take its place."""
+
+    leaves: list[Any]
+    body: Body
 
 
 class Lane:
@@ -37,17 +48,14 @@ class Lane:
         self.pending: set[str] = set()  # tool calls without an outcome
         self._sent: dict[bytes, Sent] = {}
 
-    def sent(self, bodies: Sequence[bytes]) -> list[Sent]:
+    def sent(self, bodies: Sequence[Body]) -> list[Sent]:
         """Keep each message once; one that was kept before isn't looked through again."""
         if len(self._sent) > MAX_KNOWN:
             self._sent.clear()
-        found = []
-        for body in bodies:
-            digest = digest_of(body)
+        for digest, body in bodies:
             if digest not in self._sent:
                 self._sent[digest] = self.chat.calls.message(body)
-            found.append(self._sent[digest])
-        return found
+        return [self._sent[digest] for digest, _ in bodies]
 
 
 class Session:
@@ -58,8 +66,32 @@ class Session:
         self.lanes: list[Lane] = []
         self.retries: set[datetime] = set()
         self._seen: Counter[bytes] = Counter()
+        self._keys: dict[bytes, list[Key]] = {}  # of messages, by their digests
+        self._dumps: dict[str | None, dict[int, Dump]] = {}  # of each run's last request, by the messages' id()
 
-    def news(self, messages: Sequence[ModelMessage], run_id: str | None) -> list[Item]:
+    def bodies(self, messages: Sequence[ModelMessage], run_id: str | None) -> list[Body]:
+        """Each message as JSON, made anew only of what is new or has changed since the last request of this run."""
+        before, now = self._dumps.pop(run_id, {}), dict[int, Dump]()
+        changed = []
+        for message in messages:
+            leaves, known = leaves_of(message), before.get(id(message))
+            if known and len(known.leaves) == len(leaves) and all(map(is_, known.leaves, leaves)):
+                now[id(message)] = known
+            else:
+                now[id(message)] = Dump(leaves, (b"", b""))
+                changed.append(message)
+        for message, body in zip(changed, bodies_of(changed), strict=True):
+            now[id(message)] = Dump(now[id(message)].leaves, (digest_of(body), body))
+        while len(self._dumps) >= MAX_OPEN:
+            self.forget(next(iter(self._dumps)))
+        self._dumps[run_id] = now
+        return [now[id(message)].body for message in messages]
+
+    def forget(self, run_id: str | None) -> None:
+        """A turn is over: its messages are the host's to keep."""
+        self._dumps.pop(run_id, None)
+
+    def news(self, messages: Sequence[ModelMessage], bodies: Sequence[Body], run_id: str | None) -> list[Item]:
         """What is said here for the first time.
 
         What stands before something known is no news: the host has rewritten its history, and the context
@@ -69,10 +101,10 @@ class Session:
         items: list[Item] = []
         counts: Counter[bytes] = Counter()
         known = 0
-        for message in messages:
+        for message, (digest, _) in zip(messages, bodies, strict=True):
             is_own = run_id is not None and message.run_id == run_id
             is_response = isinstance(message, ModelResponse)
-            for item in items_of(message):
+            for item in items_of(message, self._keys_of(message, digest)):
                 items.append(item)
                 counts[item.exact] += 1
                 counts[item.words] += 1
@@ -83,6 +115,13 @@ class Session:
                     known = len(items)
         self._remember({key: max(count, self._seen[key]) for key, count in counts.items()})
         return items[known:]
+
+    def _keys_of(self, message: ModelMessage, digest: bytes) -> list[Key]:
+        if len(self._keys) > MAX_KNOWN:
+            self._keys.clear()
+        if digest not in self._keys:
+            self._keys[digest] = keys_of(message)
+        return self._keys[digest]
 
     def saw(self, response: ModelResponse) -> None:
         """An answer was recorded as it came: when it comes back as history it is known."""
@@ -107,8 +146,10 @@ class Session:
         )
         found = next((lane for lanes in choices for lane in lanes), None)
         if found is None:
-            for lane in [lane for lane in free if lane.owner is owner and lane.is_ours and not lane.pending]:
-                self._close(lane)  # of a trace that is over
+            over = [lane for lane in free if lane.owner is owner and lane.is_ours and not lane.pending]  # of old traces
+            lost = [lane for lane in free if lane.is_ours and lane.pending][:-MAX_OPEN]  # of runs that died in a tool
+            for lane in over + lost:
+                self._close(lane)
             found = make()
             self.lanes.append(found)
         found.run_id = run_id
@@ -170,5 +211,7 @@ def sessions() -> Sessions:
 
 @atexit.register
 def _close_all() -> None:
+    # Where nothing is recorded any more, closing must not begin another journal.
     with suppress(Exception):
-        sessions().close()
+        if emit._recorder in _of_journal:
+            sessions().close()

@@ -35,12 +35,17 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     prompt_size: int = 0
     messages: list[bytes]
     sizes: list[int]
+    messages_size: int  # the sum of the sizes
     tokens: int | None = None  # as reported
     cache_read: int | None = None
 
     @property
     def size(self) -> int:
-        return self.catalog_size + self.prompt_size + sum(self.sizes)
+        return self.catalog_size + self.prompt_size + self.messages_size
+
+    def size_up_to(self, message: int) -> int:
+        """Bytes before that message. By what comes after it, which is little in a conversation that goes on."""
+        return self.catalog_size + self.prompt_size + self.messages_size - sum(self.sizes[message:])
 
     def tokens_of(self, size: int) -> int:
         """The tokens of that many of its bytes."""
@@ -165,14 +170,19 @@ def catalog_change(before: str, after: str) -> CatalogChange | None:
     )
 
 
-def cache_of(before: Sent, now: Sent, prices: ModelPrices | None = None, max_age_s: float = CACHE_SECONDS) -> Cache:
+def cache_of(
+    before: Sent,
+    now: Sent,
+    prices: ModelPrices | None = None,
+    max_age_s: float = CACHE_SECONDS,
+    change: Change | None = None,
+) -> Cache:
     """What the cache could have served of `now` after `before`, what of that was lost, why, and for how much.
 
     What a rewind took off the end is no loss: nothing behind it is sent again.
     """
-    change = change_of(before.messages, now.messages)
-    resent = len(now.messages) - change.appended if change.kept else 0
-    again = now.catalog_size + now.prompt_size + sum(now.sizes[:resent])
+    change = change or change_of(before.messages, now.messages)
+    again = now.size_up_to(len(now.messages) - change.appended if change.kept else 0)
     age_s = (now.ts - before.ts) / 1e6
     reason, kept = _prefix(before, now, change, again, expired=age_s > max_age_s)
     could, prefix = now.tokens_of(again), now.tokens_of(kept)
@@ -203,7 +213,7 @@ def _prefix(before: Sent, now: Sent, change: Change, again: int, *, expired: boo
     if expired:
         return "expired", 0
     if change.at is not None and not change.rewound:
-        return "message", now.catalog_size + now.prompt_size + sum(now.sizes[: change.at])
+        return "message", now.size_up_to(change.at)
     return "none", again
 
 

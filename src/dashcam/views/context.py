@@ -29,7 +29,6 @@ from dashcam.views.changes import (
 )
 from dashcam.views.turns import Turn
 
-_SIZES = 10_000  # of messages that are not in the context any more
 _SYSTEM_WORDS = (b"system", b"developer", b"instructions")  # without one of them there is no need to decode
 
 
@@ -76,7 +75,7 @@ class Watcher:
         self._store = store
         self._cache_seconds = cache_seconds
         self._before: Sent | None = None
-        self._sizes: dict[bytes, int] = {}
+        self._among: tuple[tuple[tuple[bytes, ...], str | None] | None, bool] = (None, False)
         self._prompt: tuple[str | None, str] = (None, "")
         self._catalog: tuple[str | None, str] = (None, "")
 
@@ -101,27 +100,23 @@ class Watcher:
             fill = None if tokens is None else fill_of(tokens, 0, window)
             return CallView(call=call, fill=fill, prompt=new_prompt, catalog=new_catalog)
         before, self._before = self._before, sent
+        change = change_of(before.messages, sent.messages) if before else None
         return CallView(
             call=call,
             fill=fill_of(sent.tokens, sent.size, window),
             messages=len(sent.messages),
-            change=change_of(before.messages, sent.messages) if before else None,
+            change=change,
             prompt=new_prompt,
             catalog=new_catalog,
-            cache=cache_of(before, sent, prices, self._cache_seconds) if before else None,
+            cache=cache_of(before, sent, prices, self._cache_seconds, change) if before else None,
         )
 
     def _sent(self, call: ModelCall, prompt: str, catalog: str) -> Sent | None:
         digests = messages_of(self._store, call)
         if digests is None:
             return None
-        unknown = [digest for digest in digests if digest not in self._sizes]
-        self._sizes |= {digest: len(body) for digest, body in self._store.bodies(dict.fromkeys(unknown)).items()}
-        if (
-            len(self._sizes) > 2 * len(digests) + _SIZES
-        ):  # the next context is made of this one, and a session has no end
-            self._sizes = {digest: self._sizes.get(digest, 0) for digest in digests}
-        among = bool(prompt) and holds_prompt(self._store.bodies(digests[:1]).values(), prompt)
+        sizes, total = self._sizes_of(digests)
+        among = bool(prompt) and self._holds_prompt(digests[:1], call.system_prompt_digest, prompt)
         return Sent(
             ts=call.ts,
             model=f"{call.provider}:{call.model}",
@@ -130,10 +125,29 @@ class Watcher:
             catalog_size=len(catalog.encode()),
             prompt_size=0 if among else len(prompt.encode()),
             messages=digests,
-            sizes=[self._sizes.get(digest, 0) for digest in digests],
+            sizes=sizes,
+            messages_size=total,
             tokens=_context_tokens(call),
             cache_read=call.cache_read,
         )
+
+    def _sizes_of(self, digests: list[bytes]) -> tuple[list[int], int]:
+        """The size of each message, and of all. Of those that went before they are known."""
+        before = self._before
+        known = len(before.messages) if before and digests[: len(before.messages)] == before.messages else 0
+        new = digests[known:]
+        found = {digest: len(body) for digest, body in self._store.bodies(dict.fromkeys(new)).items()}
+        sizes = [found.get(digest, 0) for digest in new]
+        if not (before and known):
+            return sizes, sum(sizes)
+        return before.sizes + sizes, before.messages_size + sum(sizes)
+
+    def _holds_prompt(self, first: list[bytes], digest: str | None, prompt: str) -> bool:
+        """Whether the first message holds the prompt; neighbours share both."""
+        asked = (tuple(first), digest)
+        if self._among[0] != asked:
+            self._among = asked, holds_prompt(self._store.bodies(first).values(), prompt)
+        return self._among[1]
 
     def _read_prompt(self, digest: str | None) -> tuple[str, PromptChange | None]:
         known, before = self._prompt

@@ -139,14 +139,13 @@ def load(store: Reader, a: str, b: str, *, turn: int | None = None, full: bool =
     if turn is not None and turn > len(found):
         raise NotFound(f"Neither {a!r} nor {b!r} has a turn {turn}: there are {len(found)}. Choose one of those.")
     message = first_message(store, comparison.calls)
-    said_at = comparison.diverged_at
-    if message and (said_at is None or message.turn < said_at):
+    if message and (comparison.parted_at is None or message.turn < comparison.parted_at):
         # Nothing that was said or done explains it: something else was put before the model.
         place = message.turn - 1
         found[place] = replace(found[place], changed=[*found[place].changed, "context"])
-        said_at = message.turn
+    diverged_at = next((each.turn for each in found if each.differs), None)
     shown = found if turn is None else found[turn - 1 : turn]
-    return SessionDiff(a=a, b=b, diverged_at=said_at, message=message, turns=shown)
+    return SessionDiff(a=a, b=b, diverged_at=diverged_at, message=message, turns=shown)
 
 
 class _Comparison:
@@ -157,33 +156,32 @@ class _Comparison:
         self._full = full
         self._setup: dict[str, Sides] = {}
         self._calls_end = False
-        self.calls: list[Calls] = []  # up to the first that can show how the two diverged
-        self.diverged_at: int | None = None
+        self.calls: list[Calls] = []  # up to the first that can show how what was said differs
+        self.parted_at: int | None = None  # the first turn in which something else was said or done
 
     def turn(self, number: int, a: Turn | None, b: Turn | None) -> TurnDiff:
-        self._note_calls(number, a, b)
         if a is None or b is None:
-            told = self._said(a, b)
-            found = TurnDiff(
-                turn=number,
-                changed=["missing"],
-                repeated=["missing"] if self._setup.get("missing") else [],
-                missing_in="a" if a is None else "b",
-                **told | _numbers(a, b),
-            )
-            self._setup = {"missing": Sides(a is None, b is None)}
-        else:
-            found = self._both(number, a, b)
-        if self.diverged_at is None and found.differs:
-            self.diverged_at = number
-        return found
+            self._part(number)
+            return self._one(number, a, b)
+        self._note_calls(number, a, b)
+        return self._both(number, a, b)
+
+    def _one(self, number: int, a: Turn | None, b: Turn | None) -> TurnDiff:
+        before, self._setup = self._setup, {"missing": Sides(a is None, b is None)}
+        return TurnDiff(
+            turn=number,
+            changed=["missing"],
+            repeated=["missing"] if before == self._setup else [],
+            missing_in="a" if a is None else "b",
+            **self._said(a, b) | _numbers(a, b),
+        )
 
     def _both(self, number: int, a: Turn, b: Turn) -> TurnDiff:
         changed = _changed_words(a, b)
-        setup = {name: Sides(*pair) for name in _SETUP if (pair := (_fact(a, name), _fact(b, name))) and _differ(*pair)}
+        if changed:
+            self._part(number)
+        setup, outcome, numbers = _facts(a, b, _SETUP), _facts(a, b, _OUTCOME), _numbers(a, b)
         repeated = [name for name, sides in setup.items() if self._setup.get(name) == sides]
-        outcome = {name: Sides(*pair) for name in _OUTCOME if _differ(*(pair := (_fact(a, name), _fact(b, name))))}
-        numbers = _numbers(a, b)
         told: dict[str, Any] = self._said(a, b) if changed or setup.keys() - repeated or self._full else {}
         if "parts" in changed:
             told["parts"] = Sides(_rest(a), _rest(b))
@@ -224,12 +222,14 @@ class _Comparison:
     def _texts(self, read: Callable[[str], str], digests: Sides) -> tuple[str, str]:
         return text_of(read, digests.a), text_of(read, digests.b)
 
-    def _note_calls(self, number: int, a: Turn | None, b: Turn | None) -> None:
+    def _note_calls(self, number: int, a: Turn, b: Turn) -> None:
         """A different answer is seen in the context of the call after it; further ones tell nothing new."""
-        if self._calls_end or a is None or b is None:
-            return
-        self.calls.append((number, a.calls, b.calls))
-        self._calls_end = self.diverged_at is not None and bool(a.calls and b.calls)
+        if not self._calls_end:
+            self.calls.append((number, a.calls, b.calls))
+            self._calls_end = self.parted_at is not None and bool(a.calls and b.calls)
+
+    def _part(self, number: int) -> None:
+        self.parted_at = number if self.parted_at is None else self.parted_at
 
 
 def tool_diffs(a: Sequence[ToolCall], b: Sequence[ToolCall]) -> Iterator[ToolDiff]:
@@ -323,6 +323,12 @@ def _rest(turn: Turn) -> list[dict[str, Any]]:
 def _reasoning(turn: Turn | None) -> str:
     parts = (part for part in turn.parts if isinstance(part, ReasoningPart)) if turn else ()
     return "\n\n".join(part.text for part in parts)
+
+
+def _facts(a: Turn, b: Turn, names: Iterable[str]) -> dict[str, Sides]:
+    """Those of the facts that differ."""
+    both = {name: Sides(_fact(a, name), _fact(b, name)) for name in names}
+    return {name: sides for name, sides in both.items() if _differ(sides.a, sides.b)}
 
 
 def _fact(turn: Turn, name: str) -> Any:

@@ -145,7 +145,6 @@ class _Sources:
     def __init__(self, store: Reader, session_id: str) -> None:
         self._store = store
         self._session_id = session_id
-        self._calls: tuple[str | None, dict[str, list[ModelCall]]] = ("", {})
         self._decisions: tuple[str | None, dict[str, Decision]] = ("", {})
         self._catalog: tuple[str, list[str] | None] = ("", None)
 
@@ -173,14 +172,8 @@ class _Sources:
     def _calls_of(self, message: Message) -> list[ModelCall]:
         if message.role != "assistant":
             return []
-        # A trace at a time: all calls of a long session would be more than its longest turn.
-        trace_id = _text(message.metadata.get("trace_id"))
-        if self._calls[0] != trace_id:
-            calls: dict[str, list[ModelCall]] = {}
-            for call in self._store.model_calls(trace_id, session_id=self._session_id):
-                calls.setdefault(call.message_id or "", []).append(call)
-            self._calls = (trace_id, calls)
-        return self._calls[1].get(message.id, [])
+        # A message at a time: all calls of a long session would be more than its longest turn.
+        return self._store.model_calls(session_id=self._session_id, message_id=message.id)
 
     def _decisions_of(self, metadata: Mapping[str, Any]) -> dict[str, Decision]:
         """What was decided about the tool calls of a trace, or of the session where the trace isn't told."""

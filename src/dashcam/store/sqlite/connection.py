@@ -33,11 +33,14 @@ def open_writer(path: Path) -> sqlite3.Connection:
     connection = _connect(path, "mode=rwc")
     with _closed_on_error(connection, path):
         if new:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # can only be chosen for an empty file
+            # Both can only be chosen for an empty file. Of messages of 2 KB a page of 4 KB, SQLite's own choice,
+            # holds one and half of nothing; collecting events is slower by a twentieth for it.
+            connection.execute("PRAGMA page_size = 2048")
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB: index pages are written back less often
+        connection.execute("PRAGMA wal_autocheckpoint = 8000")  # 16 MB: index pages are written back less often
         connection.execute("PRAGMA journal_size_limit = 67108864")
         connection.execute("PRAGMA cache_size = -65536")
         migrate(connection, path, {"BLANK": BLANK})

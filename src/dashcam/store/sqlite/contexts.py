@@ -45,6 +45,8 @@ WITH RECURSIVE chain (depth, bound, head, tail, appended, middle, parent) AS (
 SELECT head, tail, appended, CAST(middle AS BLOB), parent IS NULL FROM chain ORDER BY depth DESC
 """
 
+_LAST_LINK = "SELECT CAST(parent AS BLOB), head, tail, CAST(middle AS BLOB) FROM contexts WHERE digest = ?"
+
 
 class Row(NamedTuple):
     """One row of `contexts`."""
@@ -97,6 +99,36 @@ def context(connection: sqlite3.Connection, digest: bytes) -> list[bytes]:
     if not rows[0][-1] or context_digest(messages) != digest:
         raise damaged(connection, f"Context {digest.hex()}")
     return messages
+
+
+class ContextReader:
+    """Reads contexts. Remembers the last few lists, so that call after call costs only what is new of each."""
+
+    def __init__(self, connection: sqlite3.Connection, remember: int = 4) -> None:
+        self._connection = connection
+        self._remember = remember
+        self._lists: OrderedDict[bytes, list[bytes]] = OrderedDict()
+
+    def read(self, digest: bytes) -> list[bytes]:
+        """As `context`. The list is the caller's own."""
+        messages = self._lists.get(digest) or self._next(digest) or context(self._connection, digest)
+        self._lists[digest] = messages
+        self._lists.move_to_end(digest)
+        if len(self._lists) > self._remember:
+            self._lists.popitem(last=False)
+        return messages.copy()
+
+    def _next(self, digest: bytes) -> list[bytes] | None:
+        """The list, where it only appends to a remembered one: then hashing goes on from there, too."""
+        row = self._connection.execute(_LAST_LINK, (digest,)).fetchone()
+        known = self._lists.get(row[0]) if row and row[0] is not None else None
+        if known is None:
+            return None
+        parent, head, tail, middle = row
+        new = split(middle)
+        if tail or head != len(known) or prefix_digests(new, parent)[-1] != digest:
+            return None
+        return known + new
 
 
 def known_prefix(connection: sqlite3.Connection, messages: Sequence[bytes]) -> tuple[bytes, int] | None:

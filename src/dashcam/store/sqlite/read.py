@@ -124,12 +124,14 @@ def orphans(connection: sqlite3.Connection, limit: int) -> Iterator[Orphan]:
         yield _orphan(row)
 
 
-def model_calls(connection: sqlite3.Connection, trace_id: str | None, session_id: str | None) -> list[ModelCall]:
-    """The calls of a trace by their steps, or those of a session by their time. Of two at one step and time the rowid
+def model_calls(
+    connection: sqlite3.Connection, trace_id: str | None, session_id: str | None, message_id: str | None
+) -> list[ModelCall]:
+    """The calls of a trace by their steps, or those of a session or a message by their time. Of two at one step and time the rowid
     decides: a trace is replaced as a whole, in the order in which its events are read.
     """
     names = ModelCall.__struct_fields__
-    given = {"trace_id": trace_id, "session_id": session_id}
+    given = {"trace_id": trace_id, "session_id": session_id, "message_id": message_id}
     where = " AND ".join(f"{name} = :{name}" for name, value in given.items() if value is not None) or "1"
     order = "ts, trace_id, step, rowid" if trace_id is None else "step, ts, rowid"
     query = f"SELECT {', '.join(names)} FROM model_calls WHERE {where} ORDER BY {order}"

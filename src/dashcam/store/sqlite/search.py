@@ -6,6 +6,7 @@ index must therefore leave while the part still reads as it did when it came in.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -17,6 +18,7 @@ FOUND, END = "\x02", "\x03"  # around each word of a snippet that was looked for
 SNIPPET_WORDS = 16
 SNIPPET_CHARACTERS = 400  # a word may be a megabyte long
 MOST_WORDS = 32  # of a query; who pastes a page looks for its beginning
+_WORDS = re.compile(r"[^\W_]+")
 MERGED = 1000  # pages of the index a transaction
 _SILENT = "step-start"  # the type that says nothing in words
 SPEAKING = f"type <> '{_SILENT}'"
@@ -57,9 +59,11 @@ def search(connection: sqlite3.Connection, words: str, session_id: str | None, l
 
 
 def query_of(words: str) -> str:
-    """What FTS5 is asked: every word quoted, so that nothing a person types is syntax; empty where there is no word."""
-    plain = words.encode(errors="replace").decode().replace("\0", " ").replace('"', " ")
-    found = [word for word in plain.split() if any(map(str.isalnum, word))][:MOST_WORDS]
+    """What FTS5 is asked: every word quoted, so that nothing a person types is syntax; empty where there is no word.
+
+    Cut where the index cuts: it knows words and no phrases, so `foo-bar` is looked for as both.
+    """
+    found = _WORDS.findall(words.encode(errors="replace").decode())[:MOST_WORDS]
     return " ".join(f'"{word}"' for word in found) + "*" if found else ""
 
 

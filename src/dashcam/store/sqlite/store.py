@@ -35,7 +35,7 @@ from dashcam.store.sqlite import chat_read, contents, projections, read, search
 from dashcam.store.sqlite.audit import verify
 from dashcam.store.sqlite.chat import ChatWriter
 from dashcam.store.sqlite.connection import WriterLock, open_reader, open_writer
-from dashcam.store.sqlite.contexts import ContextWriter, context
+from dashcam.store.sqlite.contexts import ContextReader, ContextWriter
 from dashcam.store.sqlite.guard import guarded
 from dashcam.store.sqlite.log import LogWriter
 from dashcam.store.sqlite.retain import retain
@@ -48,6 +48,7 @@ class SqliteReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._connection = self._open()
+        self._read_contexts = ContextReader(self._connection)
 
     def _open(self) -> sqlite3.Connection:
         return open_reader(self.path)
@@ -91,8 +92,10 @@ class SqliteReader:
     def orphans(self, *, limit: int = 100) -> Iterator[Orphan]:
         return read.orphans(self._connection, limit)
 
-    def model_calls(self, trace_id: str | None = None, *, session_id: str | None = None) -> list[ModelCall]:
-        return read.model_calls(self._connection, trace_id, session_id)
+    def model_calls(
+        self, trace_id: str | None = None, *, session_id: str | None = None, message_id: str | None = None
+    ) -> list[ModelCall]:
+        return read.model_calls(self._connection, trace_id, session_id, message_id)
 
     def sources(self) -> list[Source]:
         return read.sources(self._connection)
@@ -107,7 +110,7 @@ class SqliteReader:
         return contents.tool_catalog(self._connection, digest)
 
     def context(self, digest: bytes) -> list[bytes]:
-        return context(self._connection, digest)
+        return self._read_contexts.read(digest)
 
     def figures(self, name: str, *, since: str = "", until: str = "9999") -> list[Figure]:
         return read.figures(self._connection, name, since, until)

@@ -25,10 +25,11 @@ _NAMED = (
     "CASE WHEN json_valid(metadata_json) THEN metadata_json ->> '$.{key}' END AS named FROM chat_messages) AS m WHERE m.named IS NOT NULL "
     "AND NOT EXISTS (SELECT 1 FROM {table} WHERE digest = lower(m.named)) ORDER BY m.id"
 )
-# How many places words stand at, and one number that is the same for the same words at the same places.
+# How many words stand in how many parts, and one number that is the same for the same words in the same parts.
 _PLACES = (
-    "SELECT count(*), coalesce(sum((doc * 31 + offset * 17 + length(term) + unicode(term)) "
-    "* (doc % 1009 + offset % 997) % 1000003), 0) FROM temp.{}"
+    "SELECT count(*), coalesce(sum((doc % 100003 + 1) * (length(term) * 31 + unicode(term) * 1009 "
+    "+ coalesce(unicode(substr(term, 2)), 7) * 10007 + coalesce(unicode(substr(term, 3)), 5) * 613 "
+    "+ unicode(substr(term, -1)) * 7919) % 1000003), 0) FROM temp.{}"
 )
 
 
@@ -77,7 +78,7 @@ def _verify_search(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def _compare_search(connection: sqlite3.Connection) -> Iterator[str]:
-    connection.execute("CREATE VIRTUAL TABLE temp.fresh_search USING fts5 (words, content='', columnsize=0)")
+    connection.execute("CREATE VIRTUAL TABLE temp.fresh_search USING fts5 (words, content='', columnsize=0, detail=none)")
     connection.execute("INSERT INTO temp.fresh_search (rowid, words) SELECT id, words FROM main.chat_words")
     connection.execute("CREATE VIRTUAL TABLE temp.kept_places USING fts5vocab (main, chat_search, instance)")
     connection.execute("CREATE VIRTUAL TABLE temp.fresh_places USING fts5vocab (temp, fresh_search, instance)")

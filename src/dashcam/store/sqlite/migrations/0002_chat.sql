@@ -89,7 +89,8 @@ SELECT t.id, t.part_id, CASE
   ELSE coalesce(p.data_json ->> '$.title', '') || ' ' || coalesce(p.data_json ->> '$.filename', '')
   END
 FROM chat_texts AS t JOIN chat_parts AS p ON p.id = t.part_id;
-CREATE VIRTUAL TABLE chat_search USING fts5 (words, content='chat_words', content_rowid='id', columnsize=0);
+-- Without the places of words in a text, which would take three times the room and serve only phrases.
+CREATE VIRTUAL TABLE chat_search USING fts5 (words, content='chat_words', content_rowid='id', columnsize=0, detail=none);
 
 -- Beside every session what a list of sessions shows and asks for, kept with the rows that it is counted from.
 CREATE TABLE session_traces (

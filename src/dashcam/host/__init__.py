@@ -1,0 +1,1 @@
+"""Running: what asks models and calls tools on somebody's behalf. Needs Pydantic AI."""

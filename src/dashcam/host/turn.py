@@ -1,0 +1,219 @@
+"""A turn as it is run again: ask the model, answer its tool calls, until it has no more to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+from pydantic_ai import direct
+from pydantic_ai.messages import (
+    InstructionPart,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models import Model
+
+from dashcam.host import wire
+from dashcam.host.models import Played, parameters_from, settings_from
+from dashcam.host.tools import Tools
+from dashcam.record.calls import Request, Sent
+from dashcam.record.options import message_of
+from dashcam.record.pydantic_messages import answer_chunks, jsonable, stop_reason_of
+from dashcam.record.recorder import SessionRecorder
+from dashcam.sdk.trace import use_trace
+from dashcam.views import replay
+from dashcam.views.parts import ToolPart
+from dashcam.views.replay import Inputs, Match, Matcher, Overrides
+
+MAX_STEPS = 50
+TOOL_SECONDS = 60.0
+
+Tell = Callable[[str, Any], None]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How a turn is run again. Without `tools` none is run, whatever the model calls."""
+
+    changes: Overrides = Overrides()
+    model: Any = None  # a Pydantic AI model, instead of one by name
+    tools: Tools | None = None
+    tool_timeout: float = TOOL_SECONDS
+    max_steps: int = MAX_STEPS
+    tell: Tell | None = None  # of each request and each piece of an answer
+
+
+class CallReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool call of the new run, beside the recording."""
+
+    tool: str
+    tool_call_id: str
+    input: Any
+    outcome: replay.Outcome
+    answered_by: Literal["recording", "tool"] | None = None
+    recorded_id: str | None = None  # the recorded call whose outcome it got
+    output: Any = None
+    error: str | None = None
+
+
+class TurnRun:
+    """The turn as it is run again, one request after the other."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        messages: Sequence[ModelMessage],
+        options: Options,
+        model: Model,
+        chat: SessionRecorder,
+        matcher: Matcher,
+    ) -> None:
+        self._inputs, self._options, self._model, self._chat = inputs, options, model, chat
+        self._matcher = matcher
+        self._messages = list(messages)
+        self._bodies: list[Sent] = [chat.calls.message(body) for body in inputs.messages]
+        self._settings, _ = settings_from(inputs.settings)
+        self._parameters, _ = parameters_from(inputs.tool_catalog, inputs.settings)
+        if inputs.instructions:
+            self._parameters.instruction_parts = [InstructionPart(inputs.instructions)]
+        self.calls: list[CallReport] = []
+        self.steps = 0
+        self.stopped: str | None = None
+        self.failed = False
+
+    async def turn(self) -> None:
+        """Ask until the model has no more to say, or nobody can answer what it calls."""
+        while self.steps < self._options.max_steps:
+            try:
+                response = await self._ask()
+            except Exception as error:
+                self.stopped, self.failed = f"the model failed: {message_of(error)}", True
+                self._chat.end_turn("error", error)
+                return
+            outputs = {tool.name for tool in self._parameters.output_tools}
+            calls = [
+                part for part in response.parts if isinstance(part, ToolCallPart) and part.tool_name not in outputs
+            ]
+            if not calls:
+                # A call of an output tool is the answer itself, and nobody settles it.
+                self._chat.end_turn("stop" if any(isinstance(part, ToolCallPart) for part in response.parts) else None)
+                return
+            answers = [answer for call in calls if (answer := self._answer(call))]
+            if len(answers) < len(calls):
+                break
+            self._go_on(response, answers)
+        else:
+            self.stopped = f"{self.steps} requests to the model, and no end; allow more with --max-steps"
+        self._chat.end_turn("abort")
+
+    async def _ask(self) -> ModelResponse:
+        self.steps += 1
+        self._chat.begin_step(self._request())
+        given: dict[str, Any] = {"model_settings": self._settings, "model_request_parameters": self._parameters}
+        if self._options.tell is None:
+            response = await direct.model_request(self._model, self._messages, **given)
+        else:
+            response = await self._stream(self._options.tell, given)
+        for chunk in answer_chunks(response.parts, f"{self.steps}-"):
+            self._chat.chunk(chunk)
+        usage = None if isinstance(self._model, Played) or not response.usage.has_values() else response.usage
+        self._chat.end_step(
+            stop_reason=stop_reason_of(response),
+            usage=usage,
+            response_id=response.provider_response_id,
+            output=wire.said(self._inputs.wire, response, wire.chat_parts(response)),
+        )
+        return response
+
+    async def _stream(self, tell: Tell, given: dict[str, Any]) -> ModelResponse:
+        """The same, told piece by piece."""
+        told = {"instructions": self._inputs.instructions, "settings": self._settings}
+        tools = [tool.name for tool in self._parameters.function_tools]
+        tell(f"request {self.steps}", {**told, "tools": tools, "messages": jsonable(self._messages)})
+        async with direct.model_request_stream(self._model, self._messages, **given) as stream:
+            async for event in stream:
+                tell(event.event_kind, jsonable(event))
+            return stream.get()
+
+    def _request(self) -> Request:
+        """The request to be made, recorded in the form that the session has."""
+        catalog = self._inputs.tool_catalog
+        return self._chat.calls.request(
+            self._bodies,
+            prompt=self._inputs.system_prompt,
+            tools=None if catalog is None else catalog.encode(),
+            settings=self._inputs.settings,
+            wire=self._inputs.wire,
+            prompt_is_sent=self._inputs.instructions is not None,
+        )
+
+    def _go_on(self, response: ModelResponse, answers: list[tuple[dict[str, Any], ToolReturnPart]]) -> None:
+        request = ModelRequest([outcome for _, outcome in answers])
+        self._messages += [response, request]
+        new = [
+            wire.said(self._inputs.wire, response, wire.chat_parts(response)),
+            wire.answered(self._inputs.wire, request, [part for part, _ in answers]),
+        ]
+        self._bodies += [self._chat.calls.message(message) for message in new]
+
+    # Tools
+
+    def _answer(self, call: ToolCallPart) -> tuple[dict[str, Any], ToolReturnPart] | None:
+        """The outcome of a tool call, as a part of the chat and as the model gets it; None where there is none."""
+        given = wire.input_of(call)
+        match = self._matcher.match(call.tool_name, given)
+        told = recorded_outcome(match.recorded)
+        by: Literal["recording", "tool"] = "recording" if told else "tool"
+        told = told or self._run_tool(call.tool_name, given)
+        report: dict[str, Any] = {"tool": call.tool_name, "tool_call_id": call.tool_call_id, "input": given}
+        report |= {"outcome": match.outcome, "recorded_id": match.recorded.tool_call_id if match.recorded else None}
+        if told is None:
+            self.calls.append(CallReport(**report))
+            self.stopped = self.stopped or self._why_unanswered(call.tool_name, match)
+            return None
+        kind, value = told
+        named = {"output": value} if kind == "output" else {"error": str(value)}
+        self.calls.append(CallReport(**report, answered_by=by, **named))
+        self._chat.tool_result(call.tool_call_id, **{kind: value})
+        return _part(call, kind, value), _returned(call, kind, value)
+
+    def _run_tool(self, tool: str, given: Any) -> tuple[str, Any] | None:
+        tools = self._options.tools
+        if tools is None or tool not in tools:
+            return None
+        with use_trace(self._chat.lines.trace):
+            ran = tools.run(tool, given, self._options.tool_timeout)
+        return ("output", ran.output) if ran.error is None else ("error", ran.error)
+
+    def _why_unanswered(self, tool: str, match: Match) -> str:
+        what = "not recorded" if match.outcome == "miss" else "not recorded with this input"
+        if self._options.tools is None:
+            return f"tool {tool} {what}; run it with --run-tools --tools module:name"
+        return f"tool {tool} {what}, and not among those named: {', '.join(self._options.tools.names)}"
+
+
+def recorded_outcome(call: ToolPart | None) -> tuple[str, Any] | None:
+    """What became of a recorded call, by the name under which `tool_result` takes it; None where nobody told."""
+    if call is None or not replay.has_outcome(call):
+        return None
+    if call.state == "output-denied":
+        return "denied", call.error or "The tool call was denied."
+    return ("error", call.error or "failed") if call.state == "output-error" else ("output", call.output)
+
+
+def _part(call: ToolCallPart, kind: str, value: Any) -> dict[str, Any]:
+    """A call with its outcome, as a part of the chat."""
+    outcome: dict[str, Any] = {"state": "output-available", "output": value}
+    if kind == "error":
+        outcome = {"state": "output-error", "errorText": value}
+    elif kind == "denied":
+        outcome = {"state": "output-denied", "approval": {"approved": False, "reason": value}}
+    return {**wire.part_of_call(call), **outcome}
+
+
+def _returned(call: ToolCallPart, kind: str, value: Any) -> ToolReturnPart:
+    outcomes: dict[str, Literal["success", "failed", "denied"]] = {"error": "failed", "denied": "denied"}
+    return ToolReturnPart(call.tool_name, value, call.tool_call_id, outcome=outcomes.get(kind, "success"))
