@@ -37,7 +37,7 @@ def test_the_core_needs_only_msgspec_and_the_rest_are_extras(wheel: Path) -> Non
     assert [line for line in re.findall(r"^Requires-Dist: (.*)$", text, re.M) if "extra ==" not in line] == [
         "msgspec>=0.19"
     ]
-    assert {"cli", "serve", "host", "query", "all"} == set(re.findall(r"^Provides-Extra: (\w+)$", text, re.M))
+    assert {"cli", "prices", "serve", "host", "query", "all"} == set(re.findall(r"^Provides-Extra: (\w+)$", text, re.M))
 
 
 def test_the_sdk_works_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:

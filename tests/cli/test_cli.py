@@ -82,6 +82,7 @@ def test_orphans_tell_the_rate_the_source_and_the_question_left_open(trace_id: s
     costs.write_text('{"operation":"cost","usd":0.0123}\n' * 4)
     assert document("collect", str(costs)) == {
         "events": 0,
+        "rows": 0,
         "orphans": 4,
         "torn": 0,
         "bytes": 136,

@@ -274,3 +274,23 @@ def test_numbers_keep_their_kind_in_a_shape() -> None:
     assert shapes_of([b'{"b":1.0,"a":123456789012345678901234567890}']) == [
         b'{"a":123456789012345678901234567890,"b":1.0}'
     ]
+
+
+def test_two_runs_of_pydantic_ai_have_one_shape() -> None:
+    """Times, run ids and what was billed are of the run, not of what was said."""
+
+    def run(stamp: str, call: str, tokens: int) -> list[bytes]:
+        asked = {"part_kind": "user-prompt", "content": "hi", "timestamp": stamp}
+        called = {"part_kind": "tool-call", "tool_name": "look", "args": {"at": 1}, "tool_call_id": call}
+        answer = {"kind": "response", "parts": [called], "usage": {"input_tokens": tokens}, "timestamp": stamp}
+        result = {"part_kind": "tool-return", "tool_call_id": call, "content": "7", "timestamp": stamp}
+        messages = [
+            {"kind": "request", "parts": [asked], "run_id": stamp},
+            answer,
+            {"kind": "request", "parts": [result]},
+        ]
+        return [json.dumps(message).encode() for message in messages]
+
+    assert shapes_of(run("2026-01-01", "a1", 5)) == shapes_of(run("2026-01-02", "b2", 6))
+    tool = b'{"role":"tool","content":[{"output":{"timestamp":%d}}]}'
+    assert shapes_of([tool % 1]) != shapes_of([tool % 2])

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from acp import schema
 from sample_sessions import NOW, SESSION, fill, message, part
 
 from dashcam.contracts.chat import ChatMessage, ChatPart, ChatSession
@@ -21,6 +22,21 @@ UPDATES = {
     "tool_call": {"toolCallId", "title", "kind", "status"},
     "tool_call_update": {"toolCallId"},
     "plan": {"entries"},
+}
+# The protocol's own schema of each request, notification and answer.
+PARAMS = {
+    "initialize": schema.InitializeRequest,
+    "session/new": schema.NewSessionRequest,
+    "session/prompt": schema.PromptRequest,
+    "session/cancel": schema.CancelNotification,
+    "session/update": schema.SessionNotification,
+    "session/request_permission": schema.RequestPermissionRequest,
+}
+RESULTS = {
+    "initialize": schema.InitializeResponse,
+    "session/new": schema.NewSessionResponse,
+    "session/prompt": schema.PromptResponse,
+    "session/request_permission": schema.RequestPermissionResponse,
 }
 STATUSES = {"pending", "in_progress", "completed", "failed"}
 
@@ -40,9 +56,12 @@ def check(lines: list[dict[str, Any]]) -> None:
         assert said["jsonrpc"] == "2.0"
         other = acp.TO_CLIENT if line["direction"] == acp.TO_AGENT else acp.TO_AGENT
         if "method" not in said:
-            assert open_requests.pop((other, said["id"]))
+            asked = open_requests.pop((other, said["id"]))
             assert ("result" in said) != ("error" in said)
+            if "result" in said:
+                RESULTS[asked].model_validate(said["result"])
             continue
+        PARAMS[said["method"]].model_validate(said["params"])
         assert (said["method"] in CLIENT_METHODS) == (line["direction"] == acp.TO_AGENT)
         if "id" in said:
             assert (line["direction"], said["id"]) not in open_requests

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from google.protobuf import json_format
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from sample_sessions import NOW, SESSION, TRACE, conversation, event, fill
 
 from dashcam.contracts.identity import otel_trace_id, root_span_id
@@ -71,13 +73,11 @@ def test_spans_model_calls_and_events_stand_where_they_happened(store: SqliteSto
 
 def test_the_reader_of_the_standard_takes_it(store: SqliteStore) -> None:
     """Its JSON has ids in base64 where OTLP has them in hex; all else is the same."""
-    json_format = pytest.importorskip("google.protobuf.json_format")
-    service = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
     fill(store)
     written = b"".join(otlp.write(store, [SESSION])).decode()
     ids = re.compile(r'"(traceId|spanId|parentSpanId)":"([0-9a-f]+)"')
     in_base64 = ids.sub(lambda id: f'"{id[1]}":"{b64encode(bytes.fromhex(id[2])).decode()}"', written)
-    request = json_format.Parse(in_base64, service.ExportTraceServiceRequest())
+    request = json_format.Parse(in_base64, ExportTraceServiceRequest())
     assert len(request.resource_spans[0].scope_spans[0].spans) == len(spans(store))
 
 

@@ -6,10 +6,11 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -34,17 +35,20 @@ from pydantic_ai.messages import (
     TextPart,
     ThinkingPart,
     ToolCallPart,
+    ToolReturn,
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.models import CompletedStreamedResponse
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDenied
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
 import dashcam
-from dashcam.errors import UnjoinableRecord
+from dashcam.errors import SettingsError, UnjoinableRecord
 from dashcam.record import pydantic_sessions
 from dashcam.record.refresh import open_current
 from dashcam.sdk import emit
@@ -251,6 +255,23 @@ def test_an_output_tool_completes_the_answer_and_has_its_outcome_in_the_next_run
     assert contexts(store, "s") == script.saw
 
 
+def test_an_output_tool_has_its_outcome_even_if_the_next_turn_has_a_trace_of_its_own(
+    opened: Callable[[], SqliteReader],
+) -> None:
+    script = Script(*(ModelResponse([ToolCallPart("final_result", {"response": n}, f"c{n}")]) for n in (1, 2)))
+    agent = Agent(dashcam.record(script.model()), output_type=ToolOutput(int))
+    history: list[ModelMessage] = []
+    for question in ("a", "b"):
+        with dashcam.use_trace(dashcam.new_trace("s")):
+            history = ask(agent, question, message_history=history).all_messages()
+    assert transcript(opened(), "s") == [
+        ("user", ["a"]),
+        ("assistant", [("tool-final_result", "output-available")]),
+        ("user", ["b"]),
+        ("assistant", [("tool-final_result", "input-available")]),
+    ]
+
+
 def test_a_refused_output_is_asked_for_again_within_the_turn(opened: Callable[[], SqliteReader]) -> None:
     class Place(BaseModel):
         town: str
@@ -330,6 +351,32 @@ def test_a_conversation_that_goes_on_is_recorded_once(opened: Callable[[], Sqlit
     assert said == ["a", "one", "b", "two", "b", "two", "c", "three"]
     assert contexts(store, "s") == script.saw
     assert len(store.model_calls(session_id="s")) == 4
+    healthy(store)
+
+
+def test_a_conversation_that_goes_on_in_another_process_is_recorded_once(
+    opened: Callable[[], SqliteReader], data: Path
+) -> None:
+    """Behind a load balancer each turn comes to a worker that has recorded none of the others."""
+    stored = b"[]"
+    for number in range(4):
+        dashcam.configure(data=data)  # a journal of its own, and nothing remembered
+        called = ModelResponse(
+            [ToolCallPart("look", {}, tool_call_id=f"call-{number}")], usage=RequestUsage(input_tokens=9)
+        )
+        script = Script(called, text(f"answer {number}", input_tokens=10 + number, output_tokens=3))
+        agent = Agent(dashcam.record(script.model(), session_id="s"), instructions="Be kind.")
+        agent.tool_plain(lambda: "found", name="look")
+        history = ModelMessagesTypeAdapter.validate_json(stored)
+        stored = ask(agent, f"question {number}", message_history=history).all_messages_json()
+    store = opened()
+    said = [(f"question {number}", ("tool-look", "output-available"), f"answer {number}") for number in range(4)]
+    assert [each for _, shown in transcript(store, "s") for each in shown] == [each for turn in said for each in turn]
+    told = metadata(store, "s")
+    assert [each.get("trigger") for each in told] == [None] * 4
+    assert {each["system_prompt_digest"] for each in told} == {sha256(b"Be kind.").hexdigest()}
+    assert len(store.model_calls(session_id="s")) == 8
+    assert store.chat_session("s").total_tokens == 4 * 9 + 10 + 11 + 12 + 13 + 4 * 3
     healthy(store)
 
 
@@ -633,6 +680,58 @@ def test_a_stream_that_breaks_tells_the_error_and_raises_it(opened: Callable[[],
     assert (recorded.stop_reason, recorded.error) == ("error", "the line went dead")
 
 
+def test_calls_that_stream_side_by_side_end_with_all_their_input(opened: Callable[[], SqliteReader]) -> None:
+    async def woven(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        if len(messages) > 1:
+            yield "Done."
+            return
+        yield {0: DeltaToolCall(name="echo", json_args='{"word":', tool_call_id="c0")}
+        yield {1: DeltaToolCall(name="echo", json_args='{"word":', tool_call_id="c1")}
+        yield {0: DeltaToolCall(json_args=' "a"}')}
+        yield {1: DeltaToolCall(json_args=' "b"}')}
+
+    agent = Agent(dashcam.record(FunctionModel(stream_function=woven), session_id="s"))
+
+    @agent.tool_plain
+    def echo(word: str) -> str:
+        return word
+
+    asyncio.run(agent.run("Go.", event_stream_handler=drain))
+    tools = parts(opened(), "s", "tool-echo")
+    assert [(each["input"], each["output"]) for each in tools] == [({"word": "a"}, "a"), ({"word": "b"}, "b")]
+
+
+def test_a_stream_whose_task_is_cancelled_is_an_abort(opened: Callable[[], SqliteReader]) -> None:
+    async def stalling(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield "Well, "
+        await asyncio.sleep(30)
+        yield "never."
+
+    agent = Agent(dashcam.record(FunctionModel(stream_function=stalling), session_id="s"))
+
+    async def run() -> None:
+        await asyncio.wait_for(agent.run("?", event_stream_handler=drain), timeout=0.2)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(run())
+    store = opened()
+    assert transcript(store, "s")[1] == ("assistant", ["Well, "])
+    assert metadata(store, "s")[0]["stop_reason"] == "abort"
+
+
+def test_an_answer_that_a_stream_brings_as_a_whole_is_recorded(opened: Callable[[], SqliteReader]) -> None:
+    class Whole(WrapperModel):
+        @asynccontextmanager
+        async def request_stream(self, messages: Any, settings: Any, parameters: Any, context: Any = None) -> Any:
+            response = await self.wrapped.request(messages, settings, parameters)
+            yield CompletedStreamedResponse(response, model_request_parameters=parameters)
+
+    model = dashcam.record(Whole(Script(text("All at once.")).model()), session_id="s")
+    asyncio.run(Agent(model).run("?", event_stream_handler=drain))
+    store = opened()
+    assert transcript(store, "s") == [("user", ["?"]), ("assistant", ["All at once."])]
+
+
 # Failures
 
 
@@ -709,6 +808,27 @@ def test_a_secret_reaches_the_model_and_not_the_record(opened: Callable[[], Sqli
     assert not any(key.encode() in path.read_bytes() for path in data.rglob("*") if path.is_file())
 
 
+def test_what_isnt_json_is_told_as_well_as_it_can_be(opened: Callable[[], SqliteReader]) -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            return "<odd>"
+
+    script = Script()
+    script.answers = [call("odd"), text("Done.")]
+    model = FunctionModel(lambda messages, info: cast("ModelResponse", script.answers.pop(0)))
+    agent = Agent(dashcam.record(model, session_id="s"))
+
+    @agent.tool_plain
+    def odd() -> ToolReturn[str]:
+        return ToolReturn("fine", metadata={"it": Odd(), "nan": float("nan")})
+
+    ask(agent, "a lone \ud800 surrogate")
+    store = opened()
+    assert [role for role, _ in transcript(store, "s")] == ["user", "assistant"]
+    assert "<odd>" in str(contexts(store, "s")[1])
+    assert len(store.model_calls(session_id="s")) == 2
+
+
 # Sessions
 
 
@@ -730,6 +850,23 @@ def test_the_session_is_the_one_given_then_that_of_the_trace_then_that_of_the_co
     for session_id in found:
         assert [role for role, _ in transcript(store, session_id)] == ["user", "assistant"]
     assert {each.trace_id for each in store.model_calls(session_id="by-trace")} == {trace.trace_id}
+
+
+def test_models_that_are_given_one_recorder_share_it(opened: Callable[[], SqliteReader]) -> None:
+    with dashcam.record_session("s", agent="host") as chat:
+        history: list[ModelMessage] = []
+        for word in ("one", "two"):
+            agent = Agent(dashcam.record(Script(text(word)).model(), session=chat))
+            history = ask(agent, "?", message_history=history).all_messages()
+    store = opened()
+    assert [words for _, (words,) in transcript(store, "s")] == ["?", "one", "?", "two"]
+    assert {each.trace_id for each in store.model_calls(session_id="s")} == {chat.trace.trace_id}
+
+
+def test_a_model_for_each_run_doesnt_keep_recorders_open_for_ever() -> None:
+    for _ in range(pydantic_sessions.MAX_OPEN + 9):
+        ask(Agent(dashcam.record(TestModel(), session_id="s")), "?")
+    assert len(pydantic_sessions.sessions().of("s").lanes) <= pydantic_sessions.MAX_OPEN + 1
 
 
 def test_each_trace_of_a_session_holds_its_own_turn(opened: Callable[[], SqliteReader]) -> None:
@@ -894,9 +1031,13 @@ except dashcam.DashcamError as error:
     assert "dashcam[host]" in told
 
 
-def test_a_session_id_that_cant_be_used_is_told_at_once() -> None:
+def test_options_that_cant_be_used_are_told_at_once() -> None:
     with pytest.raises(UnjoinableRecord):
         dashcam.record(TestModel(), session_id="")
+    with pytest.raises(SettingsError):
+        dashcam.record(TestModel(), permissions=[{"action": "perhaps"}])
+    with pytest.raises(TypeError):
+        dashcam.record(TestModel(), colour="red")
 
 
 def test_the_recorded_model_is_a_model_like_the_one_inside() -> None:

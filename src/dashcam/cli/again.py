@@ -103,7 +103,7 @@ def _tools(run_tools: bool, where: str | None) -> Tools | None:
 
 def _prompt(path: Path | None) -> str | None:
     try:
-        return None if path is None else path.read_text()
+        return None if path is None else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UnreadableInput(f"{path} can't be read as text: {error}. Name a file with --system-prompt.") from error
 
@@ -116,7 +116,7 @@ def _setting(given: str) -> tuple[str, Any]:
     try:
         return name, msgspec.json.decode(value)
     except (ValueError, RecursionError):
-        return name, value
+        return name, value.encode("utf-8", "backslashreplace").decode()
 
 
 def _tell(what: str, value: Any) -> None:
@@ -131,8 +131,7 @@ def _check_all(settings: Settings, session_id: str, as_json: bool) -> None:
     from dashcam.host import replay as host
 
     with reader_of(settings) as store:
-        numbers = [each.number for each in turns.load(store, session_id)]
-        found = [host.check(store, session_id, number)[0] for number in numbers]
+        found = list(host.check_all(store, session_id))
     if as_json:
         told = ("turn", "eligible", "missing", "exact", "redacted", "inexact")
         print_json({"session_id": session_id, "turns": [{name: getattr(e, name) for name in told} for e in found]})

@@ -24,6 +24,13 @@ _PROVIDER_KEYS = frozenset(
         *("response_metadata", "usage_metadata"),
     ]
 )
+# Pydantic AI writes them into its messages: when and by which run, not what.
+_RUN_KEYS = frozenset(
+    [
+        *("timestamp", "usage", "run_id", "conversation_id", "metadata", "model_name", "finish_reason", "state"),
+        *("provider_name", "provider_url", "provider_details", "provider_response_id", "instructions"),
+    ]
+)
 _CALL_ID_KEYS = frozenset(("tool_call_id", "tool_use_id", "toolCallId", "toolUseId", "call_id"))
 _CALL_TYPES = frozenset(
     [
@@ -194,9 +201,12 @@ def _part(value: Any, numbers: dict[str, str], *, has_id: bool) -> Any:
     if not isinstance(value, dict):
         return value
     has_id = has_id or value.get("type") in _CALL_TYPES
+    dropped = _PROVIDER_KEYS
+    if "part_kind" in value or (value.get("kind") in ("request", "response") and "parts" in value):
+        dropped |= _RUN_KEYS
     shape = {}
     # In the order of the keys, so that the order of first use doesn't hang on how a client writes JSON.
-    for key in sorted(value.keys() - _PROVIDER_KEYS):
+    for key in sorted(value.keys() - dropped):
         inner = value[key]
         if isinstance(inner, str) and (key in _CALL_ID_KEYS or (key == "id" and has_id)):
             inner = numbers.setdefault(inner, f"#{len(numbers) + 1}")

@@ -82,7 +82,7 @@ def open_model(name: str) -> Model:
         return infer_model(name)
     except Exception as error:  # each provider has errors of its own for a key that isn't there
         raise ModelFailed(
-            f"The model {name!r} can't be used: {error} Name another with --model provider:model, or play the recorded "
+            f"The model {name!r} can't be used: {str(error).rstrip('.')}. Name another with --model provider:model, or play the recorded "
             "answers with --model recorded."
         ) from error
 

@@ -69,9 +69,17 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 def check(store: Reader, session_id: str, turn: int, options: Options | None = None) -> tuple[Replayed, Ready | None]:
     """Whether a turn can be run again, and what is missing; and all that it takes, where it can."""
-    options = options or Options()
-    check_settings(list(options.changes.settings))
-    plan = replay.load(store, session_id, turn, options.changes)
+    changes = options.changes if options else Overrides()
+    check_settings(list(changes.settings))
+    return _check(replay.load(store, session_id, turn, changes))
+
+
+def check_all(store: Reader, session_id: str) -> Iterator[Replayed]:
+    """Whether each of the turns can be run again, as it was."""
+    return (_check(plan)[0] for plan in replay.load_all(store, session_id))
+
+
+def _check(plan: Plan) -> tuple[Replayed, Ready | None]:
     ready, missing = None, list(plan.missing)
     if plan.inputs is not None:
         try:
@@ -85,8 +93,8 @@ def check(store: Reader, session_id: str, turn: int, options: Options | None = N
     report = Replayed(
         eligible=ready is not None,
         missing=missing,
-        session_id=session_id,
-        turn=turn,
+        session_id=plan.session_id,
+        turn=plan.turn.number,
         exact=ready is not None and not ready.inexact and not plan.redacted,
         redacted=plan.redacted,
         inexact=ready.inexact if ready else [],
@@ -155,15 +163,18 @@ def _model(ready: Ready, options: Options) -> tuple[Model, contracts.Model]:
 
 
 def _recorded_answers(ready: Ready) -> Iterator[ModelResponse | str]:
-    for number, answer in enumerate(ready.plan.answers, 1):
+    """What the model said, request by request; a failure only where nobody asked again after it."""
+    answers = ready.plan.answers
+    for number, answer in enumerate(answers, 1):
+        reason = answer.error or "it was not recorded"
         if answer.output is not None:
             try:
                 yield wire.answer_from(ready.inputs.wire, answer.output)
                 continue
             except wire.Unconvertible as error:
                 reason = str(error)
-        else:
-            reason = answer.error or "it was not recorded"
+        elif answer.error and number < len(answers):
+            continue
         yield f"The recorded answer {number} can't be said again: {reason}."
 
 

@@ -17,9 +17,11 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model
 
-from dashcam.host import wire
+from dashcam.contracts import chat as contracts
+from dashcam.host import written
 from dashcam.host.models import Played, parameters_from, settings_from
 from dashcam.host.tools import Tools
+from dashcam.host.written import Outcome
 from dashcam.record.calls import Request, Sent
 from dashcam.record.options import message_of
 from dashcam.record.pydantic_messages import answer_chunks, jsonable, stop_reason_of
@@ -73,12 +75,14 @@ class TurnRun:
     ) -> None:
         self._inputs, self._options, self._model, self._chat = inputs, options, model, chat
         self._matcher = matcher
+        self._style = written.style_of(inputs)
         self._messages = list(messages)
         self._bodies: list[Sent] = [chat.calls.message(body) for body in inputs.messages]
         self._settings, _ = settings_from(inputs.settings)
         self._parameters, _ = parameters_from(inputs.tool_catalog, inputs.settings)
         if inputs.instructions:
             self._parameters.instruction_parts = [InstructionPart(inputs.instructions)]
+        self._told = 0
         self.calls: list[CallReport] = []
         self.steps = 0
         self.stopped: str | None = None
@@ -86,28 +90,29 @@ class TurnRun:
 
     async def turn(self) -> None:
         """Ask until the model has no more to say, or nobody can answer what it calls."""
+        try:
+            reason = await self._until_the_end()
+        except Exception as error:  # of the model or its provider, or something odd in what they said
+            self.stopped, self.failed = f"the model failed: {message_of(error) or type(error).__name__}", True
+            self._chat.end_turn("error", error)
+            return
+        self._chat.end_turn(reason)
+
+    async def _until_the_end(self) -> str | None:
+        """Run it; return how the turn is to end, None where the model has said so."""
+        outputs = {tool.name for tool in self._parameters.output_tools}
         while self.steps < self._options.max_steps:
-            try:
-                response = await self._ask()
-            except Exception as error:
-                self.stopped, self.failed = f"the model failed: {message_of(error)}", True
-                self._chat.end_turn("error", error)
-                return
-            outputs = {tool.name for tool in self._parameters.output_tools}
-            calls = [
-                part for part in response.parts if isinstance(part, ToolCallPart) and part.tool_name not in outputs
-            ]
+            response = await self._ask()
+            called = [part for part in response.parts if isinstance(part, ToolCallPart)]
+            calls = [part for part in called if part.tool_name not in outputs]
             if not calls:
-                # A call of an output tool is the answer itself, and nobody settles it.
-                self._chat.end_turn("stop" if any(isinstance(part, ToolCallPart) for part in response.parts) else None)
-                return
+                return "stop" if called else None  # a call of an output tool is the answer itself: nobody settles it
             answers = [answer for call in calls if (answer := self._answer(call))]
             if len(answers) < len(calls):
-                break
+                return "abort"
             self._go_on(response, answers)
-        else:
-            self.stopped = f"{self.steps} requests to the model, and no end; allow more with --max-steps"
-        self._chat.end_turn("abort")
+        self.stopped = f"{self.steps} requests to the model, and no end; allow more with --max-steps"
+        return "abort"
 
     async def _ask(self) -> ModelResponse:
         self.steps += 1
@@ -119,24 +124,42 @@ class TurnRun:
             response = await self._stream(self._options.tell, given)
         for chunk in answer_chunks(response.parts, f"{self.steps}-"):
             self._chat.chunk(chunk)
-        usage = None if isinstance(self._model, Played) or not response.usage.has_values() else response.usage
-        self._chat.end_step(
-            stop_reason=stop_reason_of(response),
-            usage=usage,
-            response_id=response.provider_response_id,
-            output=wire.said(self._inputs.wire, response, wire.chat_parts(response)),
-        )
+        said = written.said(self._style, response)
+        self._chat.end_step(stop_reason=stop_reason_of(response), output=said, **self._spent(response))
         return response
+
+    def _spent(self, response: ModelResponse) -> dict[str, Any]:
+        """Who answered, and for how much; nothing is known of what was only played."""
+        if isinstance(self._model, Played):
+            return {}
+        cost = getattr(response.usage, "cost", None)
+        return {
+            "model": contracts.Model(
+                provider_id=response.provider_name or self._model.system,
+                model_id=response.model_name or self._model.model_name,
+            ),
+            "usage": response.usage if response.usage.has_values() else None,
+            "cost_usd": None if cost is None else float(cost),
+            "response_id": response.provider_response_id,
+        }
 
     async def _stream(self, tell: Tell, given: dict[str, Any]) -> ModelResponse:
         """The same, told piece by piece."""
-        told = {"instructions": self._inputs.instructions, "settings": self._settings}
-        tools = [tool.name for tool in self._parameters.function_tools]
-        tell(f"request {self.steps}", {**told, "tools": tools, "messages": jsonable(self._messages)})
+        tell(f"request {self.steps}", self._told_request())
         async with direct.model_request_stream(self._model, self._messages, **given) as stream:
             async for event in stream:
-                tell(event.event_kind, jsonable(event))
+                if event.event_kind in ("part_start", "part_delta"):
+                    tell(event.event_kind, _without_nulls(jsonable(event)))
             return stream.get()
+
+    def _told_request(self) -> dict[str, Any]:
+        """What is sent; of later requests only what the one before didn't have."""
+        told = {"new_messages": _without_nulls(jsonable(self._messages[self._told :])), "known_messages": self._told}
+        if not self._told:
+            told |= {"instructions": self._inputs.instructions, "settings": dict(self._settings)}
+            told["tools"] = [tool.name for tool in (*self._parameters.function_tools, *self._parameters.output_tools)]
+        self._told = len(self._messages)
+        return told
 
     def _request(self) -> Request:
         """The request to be made, recorded in the form that the session has."""
@@ -150,20 +173,16 @@ class TurnRun:
             prompt_is_sent=self._inputs.instructions is not None,
         )
 
-    def _go_on(self, response: ModelResponse, answers: list[tuple[dict[str, Any], ToolReturnPart]]) -> None:
-        request = ModelRequest([outcome for _, outcome in answers])
-        self._messages += [response, request]
-        new = [
-            wire.said(self._inputs.wire, response, wire.chat_parts(response)),
-            wire.answered(self._inputs.wire, request, [part for part, _ in answers]),
-        ]
+    def _go_on(self, response: ModelResponse, answers: list[Outcome]) -> None:
+        self._messages += [response, ModelRequest([returned for _, returned in answers])]
+        new = [written.said(self._style, response), *written.answered(self._style, answers)]
         self._bodies += [self._chat.calls.message(message) for message in new]
 
     # Tools
 
-    def _answer(self, call: ToolCallPart) -> tuple[dict[str, Any], ToolReturnPart] | None:
+    def _answer(self, call: ToolCallPart) -> Outcome | None:
         """The outcome of a tool call, as a part of the chat and as the model gets it; None where there is none."""
-        given = wire.input_of(call)
+        given = written.input_of(call)
         match = self._matcher.match(call.tool_name, given)
         told = recorded_outcome(match.recorded)
         by: Literal["recording", "tool"] = "recording" if told else "tool"
@@ -211,9 +230,16 @@ def _part(call: ToolCallPart, kind: str, value: Any) -> dict[str, Any]:
         outcome = {"state": "output-error", "errorText": value}
     elif kind == "denied":
         outcome = {"state": "output-denied", "approval": {"approved": False, "reason": value}}
-    return {**wire.part_of_call(call), **outcome}
+    return {**written.part_of_call(call), **outcome}
 
 
 def _returned(call: ToolCallPart, kind: str, value: Any) -> ToolReturnPart:
     outcomes: dict[str, Literal["success", "failed", "denied"]] = {"error": "failed", "denied": "denied"}
     return ToolReturnPart(call.tool_name, value, call.tool_call_id, outcome=outcomes.get(kind, "success"))
+
+
+def _without_nulls(value: Any) -> Any:
+    """What somebody reads: fields that hold nothing tell nothing."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each not in (None, {}, [])}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value

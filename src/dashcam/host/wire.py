@@ -1,4 +1,4 @@
-"""What a model was sent, from the form in which it was recorded into Pydantic AI's, and what is new back again.
+"""What a model was sent, from the form in which it was recorded into Pydantic AI's.
 
 Read are the messages of Pydantic AI, of the AI SDK, of OpenAI's chat completions and of Anthropic. The kinds of
 their parts have different names, so that one reader does for the last three.
@@ -7,7 +7,7 @@ their parts have different names, so that one reader does for the last three.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,9 +33,7 @@ from pydantic_ai.messages import (
     VideoUrl,
 )
 
-from dashcam.record import wire as ai_sdk
 from dashcam.record.pydantic_messages import WIRE as PYDANTIC_AI
-from dashcam.record.pydantic_messages import bodies_of, jsonable
 
 _TEXTS = ("text", "input_text", "output_text", "refusal")
 _URLS: dict[str, type[ImageUrl | AudioUrl | VideoUrl]] = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
@@ -84,38 +82,6 @@ def answer_from(wire: str, body: bytes) -> ModelResponse:
         if isinstance(message, ModelResponse):
             return message
     raise Unconvertible("output", "no answer of a model")
-
-
-def said(wire: str, response: ModelResponse, parts: Iterable[Part]) -> Any:
-    """A new answer as a message of this wire; `parts` are those of the chat."""
-    return bodies_of([response])[0] if wire == PYDANTIC_AI else ai_sdk.assistant_message(parts)
-
-
-def answered(wire: str, request: ModelRequest, parts: Iterable[Part]) -> Any:
-    """The outcomes of tool calls as a message of this wire."""
-    return bodies_of([request])[0] if wire == PYDANTIC_AI else ai_sdk.tool_message(parts)
-
-
-def part_of_call(call: ToolCallPart) -> dict[str, Any]:
-    """A tool call as a part of a chat."""
-    return {"type": f"tool-{call.tool_name}", "toolCallId": call.tool_call_id, "input": input_of(call)}
-
-
-def chat_parts(response: ModelResponse) -> Iterator[dict[str, Any]]:
-    """What of an answer a chat shows, as parts of it."""
-    for part in response.parts:
-        if isinstance(part, TextPart | ThinkingPart):
-            yield {"type": "text" if isinstance(part, TextPart) else "reasoning", "text": part.content}
-        elif isinstance(part, ToolCallPart):
-            yield part_of_call(part)
-
-
-def input_of(call: ToolCallPart) -> Any:
-    """The arguments of a call as JSON; what isn't an object as the text that it is."""
-    try:
-        return jsonable(call.args_as_dict(raise_if_invalid=True))
-    except (ValueError, AssertionError):
-        return jsonable(call.args)
 
 
 class _Reader:

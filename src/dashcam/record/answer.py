@@ -24,6 +24,7 @@ from dashcam.record.assemble import (
 )
 from dashcam.record.calls import Request
 from dashcam.record.lines import OpenSpan
+from dashcam.record.messages import Native
 from dashcam.record.parts import PartWriter, scrubbed
 from dashcam.sdk import mint
 from dashcam.sdk.ids import new_id
@@ -40,6 +41,7 @@ class Step:
 
     def __init__(self, request: Request | None, is_timed: bool) -> None:
         self.request = request
+        self.is_streamed = True
         self.is_timed = is_timed  # whether it began when the model was asked; what is told afterwards has no clock
         self.began_ns = mint.source().monotonic_ns()
         self.first_ms: float | None = None
@@ -54,13 +56,15 @@ class Step:
 class Answer:
     """Follows one assistant message from its first chunk to its end."""
 
-    def __init__(self, session: SessionRecorder, turn: OpenSpan, metadata: Mapping[str, Any]) -> None:
+    def __init__(
+        self, session: SessionRecorder, turn: OpenSpan, metadata: Mapping[str, Any], native: Native | None = None
+    ) -> None:
         self._session, self._turn = session, turn
-        self.id, self.created_at = new_id(MESSAGE)
+        self.id, self.created_at = native.id_in(session.id) if native else new_id(MESSAGE)
         self.metadata: dict[str, Any] = dict(metadata)
         self.parts: list[Part] = []
         self._assembler = Assembler()
-        self._writer = PartWriter(session.lines, self.id, session.saving)
+        self._writer = PartWriter(session.lines, self.id, session.saving, self.created_at if native else None)
         self._called: set[str] = set()
         self._tools: dict[str, OpenSpan] = {}  # those under way
         self._outcomes: list[Part] = []  # since the last step: what the next request brings along
@@ -148,7 +152,7 @@ class Answer:
         if part.type == "step-start" or (part.tool_state or "").startswith("output"):
             return
         step = self.step()
-        if step.first_ms is None and step.is_timed:
+        if step.first_ms is None and step.is_timed and step.is_streamed:
             step.first_ms = step.elapsed_ms()
         if not any(known is part for known in reversed(step.parts)):
             step.parts.append(part)
@@ -227,8 +231,10 @@ class Answer:
     def close(self) -> None:
         """Nothing more will come: tool calls that have no outcome end here, as they are."""
         self.end_step(stop_reason=self.metadata.get("stop_reason"))
+        cut_off = self.metadata.get("stop_reason") in ("abort", "error")
+        error = {"type": "unfinished", "message": "The turn ended before the tool did."} if cut_off else None
         for span in self._tools.values():
-            span.end(error={"type": "unfinished", "message": "The turn ended before the tool did."})
+            span.end({"unfinished": True}, error)
         self._tools.clear()
 
     def reopen(self) -> None:

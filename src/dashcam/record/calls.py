@@ -49,6 +49,11 @@ class Calls:
         self._written: set[bytes] = set()  # digests whose bodies stand in this process's journal
         self._last: tuple[bytes, list[bytes]] | None = None
 
+    def knows(self, sent: Sent) -> bool:
+        """Whether its body stands in this process's journal."""
+        self._begin()
+        return sent.digest in self._written
+
     def message(self, message: Any) -> Sent:
         """Keep one message, a JSON value or its bytes as they were sent."""
         self._begin()

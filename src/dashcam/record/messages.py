@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from dashcam.contracts.chat import MESSAGE
+from dashcam.contracts.chat import MESSAGE, derived_id
 from dashcam.record.assemble import Part
 from dashcam.record.lines import Lines
 from dashcam.record.parts import PartWriter, scrubbed
 from dashcam.record.saving import Saving
 from dashcam.sdk.ids import new_id, now_ms
+
+
+class Native(NamedTuple):
+    """How the host's own records know a message. Its id follows from it: whoever tells the message again, in
+    whichever process, tells the same one.
+    """
+
+    key: str
+    at: int  # milliseconds
+
+    @property
+    def answer(self) -> Native:
+        """What answers it."""
+        return Native(f"{self.key} answer", self.at + 1)
+
+    def id_in(self, session_id: str) -> tuple[str, int]:
+        return derived_id(MESSAGE, self.at, session_id, self.key), self.at
 
 
 class MessageRow(msgspec.Struct):
@@ -25,10 +42,13 @@ class MessageRow(msgspec.Struct):
 
 
 class MessageRows:
-    """Writes the message rows of one session, and remembers them: a rewind changes old ones."""
+    """Writes the message rows of one session, and remembers them: a rewind changes old ones.
 
-    def __init__(self, lines: Lines) -> None:
-        self._lines = lines
+    `is_past`: what is told is old, and whoever told it at its time knew more.
+    """
+
+    def __init__(self, lines: Lines, *, is_past: bool = False) -> None:
+        self._lines, self._is_past = lines, is_past
         self.rows: dict[str, MessageRow] = {}
 
     def put(self, message_id: str, role: str, metadata: dict[str, Any], created_at: int, at: int) -> None:
@@ -40,13 +60,20 @@ class MessageRows:
         known.metadata = metadata
         self._write(message_id, known)
 
-    def add(self, role: str, parts: Sequence[Mapping[str, Any]], metadata: Mapping[str, Any] | None, at: int) -> str:
+    def add(
+        self,
+        role: str,
+        parts: Sequence[Mapping[str, Any]],
+        metadata: Mapping[str, Any] | None,
+        at: int,
+        native: Native | None = None,
+    ) -> str:
         """A whole message with its parts; return its id."""
-        message_id, created = new_id(MESSAGE)
         trace = self._lines.trace
+        message_id, created = native.id_in(trace.session_id) if native else new_id(MESSAGE)
         told = {**scrubbed(dict(metadata or {})), "trace_id": trace.trace_id, "step": trace.step}
         self.put(message_id, role, told, created, at)
-        writer = PartWriter(self._lines, message_id, Saving())
+        writer = PartWriter(self._lines, message_id, Saving(), created if native else None, is_past=self._is_past)
         for index, each in enumerate(parts):
             is_tool = str(each.get("type")).startswith(("tool-", "dynamic-tool"))
             writer.put(Part(index, dict(each), is_tool=is_tool))
@@ -64,4 +91,5 @@ class MessageRows:
 
     def _write(self, message_id: str, row: MessageRow) -> None:
         fields = {"message_id": message_id, "role": row.role, "metadata": row.metadata}
-        self._lines.row("chat.message", {**fields, "created_at": row.created_at, "updated_at": now_ms()})
+        updated = row.created_at if self._is_past else now_ms()
+        self._lines.row("chat.message", {**fields, "created_at": row.created_at, "updated_at": updated})

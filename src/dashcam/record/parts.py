@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from dashcam.contracts.chat import PART
+from dashcam.contracts.chat import PART, derived_id
 from dashcam.record.assemble import Part
 from dashcam.record.flow import Flow
 from dashcam.record.lines import Lines
@@ -19,8 +19,8 @@ _GROWING = frozenset(("streaming", "input-streaming"))
 class _Kept:
     """What is known of one part: its id, and what of it was written."""
 
-    def __init__(self) -> None:
-        self.id, self.created_at = new_id(PART)
+    def __init__(self, part_id: str, created_at: int) -> None:
+        self.id, self.created_at = part_id, created_at
         self.flows: dict[str, Flow] = {}
         self.dirty = True  # as a whole, not only by what it grew
 
@@ -28,8 +28,12 @@ class _Kept:
 class PartWriter:
     """Writes the parts of one message, no sooner than the host wishes."""
 
-    def __init__(self, lines: Lines, message_id: str, saving: Saving) -> None:
+    def __init__(
+        self, lines: Lines, message_id: str, saving: Saving, native_at: int | None = None, *, is_past: bool = False
+    ) -> None:
+        """`native_at`: the message has an id that follows from what it is; then so have its parts."""
         self._lines, self._message_id, self._saving = lines, message_id, saving
+        self._native_at, self._is_past = native_at, is_past
         self._kept: dict[int, _Kept] = {}
         self._waiting: dict[int, Part] = {}
         self._buffered = 0
@@ -39,7 +43,7 @@ class PartWriter:
         """A part that begins, or whose state has changed."""
         kept = self._kept.get(part.index)
         if kept is None:
-            kept = self._kept[part.index] = _Kept()
+            kept = self._kept[part.index] = _Kept(*self._new_id(part.index))
         kept.dirty = True
         if part.get("state") not in _GROWING:
             kept.flows.clear()
@@ -70,9 +74,10 @@ class PartWriter:
         else:
             FLUSHER.soon(self)
 
-    def id_of(self, part: Part) -> str | None:
-        kept = self._kept.get(part.index)
-        return kept.id if kept else None
+    def _new_id(self, index: int) -> tuple[str, int]:
+        if self._native_at is None:
+            return new_id(PART)
+        return derived_id(PART, self._native_at, self._message_id, str(index)), self._native_at
 
     def flush(self) -> None:
         """Write all that waits."""
@@ -109,7 +114,7 @@ class PartWriter:
             "type": part.type,
             "data": scrubbed(data),
             "created_at": kept.created_at,
-            "updated_at": now_ms(),
+            "updated_at": kept.created_at if self._is_past else now_ms(),
         }
         if part.tool_call_id is not None:
             row |= {"tool_call_id": part.tool_call_id, "tool_state": part.tool_state}

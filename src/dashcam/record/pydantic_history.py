@@ -9,31 +9,38 @@ from typing import Any
 
 from dashcam.dialects.usage import usage_from
 from dashcam.record.assemble import Assembler
-from dashcam.record.messages import MessageRows
+from dashcam.record.messages import MessageRows, Native
 from dashcam.record.pydantic_messages import HISTORY, RETRY, Item, answer_chunks, outcome_of, user_parts
+from dashcam.record.pydantic_sessions import Lane
 from dashcam.record.recorder import SessionRecorder
 
 _OUTCOMES = {"output": "tool-output-available", "error": "tool-output-error", "denied": "tool-output-denied"}
 
 
-def tell_news(chat: SessionRecorder, news: Sequence[Item], retries: set[datetime]) -> set[str]:
-    """Record them in their order; return the tool calls that have their outcome now."""
+def tell_news(lane: Lane, lanes: Sequence[Lane], news: Sequence[Item], retries: set[datetime]) -> None:
+    """Record them in their order; what became of a tool call goes to the recorder that told of the call."""
     answers = [number for number, item in enumerate(news) if item.message.kind == "response"]
     live = answers[-1] + 1 if answers else 0
-    told = _tell_past(chat, news[:live], news[live:]) if answers else set()
-    settled = set()
+    if answers:
+        _tell_past(lane.chat, news[:live], news[live:])
     goes_on = any(_kind(item) == "said" for item in news[live:])
     for kind, group in groupby(news[live:], key=_kind):
         if kind == "said":
-            _tell_said(chat, list(group), retries)
-            continue
-        for item in group:
-            settled.add(item.part.tool_call_id)
-            # A run that was cut off: its calls stay as they were, and who speaks next ends its turn.
-            is_cut_off = goes_on and getattr(item.part, "outcome", None) == "interrupted"
-            if item.part.tool_call_id not in told and not is_cut_off:
-                chat.tool_result(item.part.tool_call_id, **outcome_of(item.part))
-    return settled
+            _tell_said(lane, list(group), retries)
+        else:
+            reachable = [lane, *(each for each in lanes if not each.is_busy)]  # its own first: models repeat ids
+            for item in group:
+                _tell_outcome(reachable, item.part, goes_on)
+
+
+def _tell_outcome(lanes: Sequence[Lane], part: Any, goes_on: bool) -> None:
+    holder = next((lane for lane in lanes if lane.awaits(part.tool_call_id)), None)
+    if holder is None:
+        return  # told with the past that it belongs to, or its turn is over
+    holder.settle(part.tool_call_id)
+    # Of a run that was cut off: its calls stay as they were, and who speaks next ends its turn.
+    if not (goes_on and getattr(part, "outcome", None) == "interrupted"):
+        holder.chat.tool_result(part.tool_call_id, **outcome_of(part))
 
 
 def _kind(item: Item) -> str:
@@ -42,41 +49,51 @@ def _kind(item: Item) -> str:
     return "returned" if is_return else "said"
 
 
-def _tell_said(chat: SessionRecorder, items: list[Item], retries: set[datetime]) -> None:
+def _tell_said(lane: Lane, items: list[Item], retries: set[datetime]) -> None:
     """One message of the user's, or what stands in its place: a summary, or the words of a check that failed."""
     for item in [item for item in items if item.part.part_kind == "compaction"]:
-        chat.compaction(item.part.content or "")
+        lane.chat.compaction(item.part.content or "")
     spoken = [item for item in items if item.part.part_kind != "compaction"]
     for is_retry, group in groupby(spoken, key=lambda item: _is_retry(item, retries)):
-        parts = [part for item in group for part in user_parts(item.part)]
-        chat.user(parts=parts, metadata={"trigger": RETRY} if is_retry else None)
+        told = list(group)
+        parts = [part for item in told for part in user_parts(item.part)]
+        lane.chat.user(parts=parts, metadata={"trigger": RETRY} if is_retry else None, native=_native(told))
+        lane.settle()  # the turn before is over
 
 
 def _is_retry(item: Item, retries: set[datetime]) -> bool:
     return item.part.part_kind != "user-prompt" or item.part.timestamp in retries
 
 
-def _tell_past(chat: SessionRecorder, past: Sequence[Item], live: Sequence[Item]) -> set[str]:
+def _tell_past(chat: SessionRecorder, past: Sequence[Item], live: Sequence[Item]) -> None:
     """Turns that were over before anybody recorded: rows alone, since no model is asked and no tool runs now.
 
-    Return the tool calls in them, which have their outcome from here or from what came just now.
+    What became of their tool calls is told here, even where it came just now. Another process may have recorded
+    them at their time: the ids are the same, and what it told stands.
     """
-    rows = MessageRows(chat.lines)
+    rows = MessageRows(chat.lines, is_past=True)
+    asked: Native | None = None
     returns = {item.part.tool_call_id: item.part for item in [*past, *live] if _kind(item) == "returned"}
-    calls: set[str] = set()
     speaking = [item for item in past if _kind(item) == "said"]
     for role, group in groupby(speaking, key=lambda item: "assistant" if item.message.kind == "response" else "user"):
         items = list(group)
         if role == "user":
             parts = [part for item in items for part in user_parts(item.part)]
-            rows.add("user", parts, {"trigger": HISTORY}, 0)
+            asked = _native(items)
+            rows.add("user", parts, {"trigger": HISTORY}, 0, asked)
             continue
         messages = list({id(item.message): item.message for item in items}.values())
         called = {part.tool_call_id for message in messages for part in message.parts if hasattr(part, "tool_call_id")}
-        calls |= called
         outcomes = [returns[each] for each in called if each in returns]
-        rows.add("assistant", _answer(messages, outcomes), _metadata(chat, messages), 0)
-    return calls
+        native = asked.answer if asked else _native(items)
+        rows.add("assistant", _answer(messages, outcomes), _metadata(chat, messages), 0, native)
+
+
+def _native(items: Sequence[Item]) -> Native:
+    """What was said, and when, is what it is known by."""
+    first = items[0]
+    at = getattr(first.part, "timestamp", None) or first.message.timestamp
+    return Native(b"".join(item.exact for item in items).hex(), round(at.timestamp() * 1000))
 
 
 def _answer(messages: Sequence[Any], outcomes: Sequence[Any]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from dashcam.sdk import emit
 from dashcam.sdk.trace import Trace
 
 MAX_SESSIONS = 256
-MAX_OPEN = 16  # runs of one session that wait for a tool, and perhaps in vain
+MAX_OPEN = 16  # recorders of one session that are kept open for models that may come back, and tools that may end
 MAX_KNOWN = 100_000  # things said and messages that a session remembers
 
 Body = tuple[bytes, bytes]  # a message's digest, and its JSON
@@ -46,14 +46,23 @@ class Lane:
         self.run_id: str | None = None
         self.is_busy = False
         self.pending: set[str] = set()  # tool calls without an outcome
+        self.outputs: set[str] = set()  # calls that are the answer themselves; their outcome comes with the next run
         self._sent: dict[bytes, Sent] = {}
+
+    def awaits(self, call_id: str) -> bool:
+        return call_id in self.pending or call_id in self.outputs
+
+    def settle(self, *call_ids: str) -> None:
+        """These calls have their outcome; without any named, all of them."""
+        for awaited in (self.pending, self.outputs):
+            awaited.difference_update(call_ids or tuple(awaited))
 
     def sent(self, bodies: Sequence[Body]) -> list[Sent]:
         """Keep each message once; one that was kept before isn't looked through again."""
         if len(self._sent) > MAX_KNOWN:
             self._sent.clear()
         for digest, body in bodies:
-            if digest not in self._sent:
+            if digest not in self._sent or not self.chat.calls.knows(self._sent[digest]):
                 self._sent[digest] = self.chat.calls.message(body)
         return [self._sent[digest] for digest, _ in bodies]
 
@@ -89,7 +98,8 @@ class Session:
 
     def forget(self, run_id: str | None) -> None:
         """A turn is over: its messages are the host's to keep."""
-        self._dumps.pop(run_id, None)
+        with self.lock:
+            self._dumps.pop(run_id, None)
 
     def news(self, messages: Sequence[ModelMessage], bodies: Sequence[Body], run_id: str | None) -> list[Item]:
         """What is said here for the first time.
@@ -126,7 +136,8 @@ class Session:
     def saw(self, response: ModelResponse) -> None:
         """An answer was recorded as it came: when it comes back as history it is known."""
         counts = Counter(key for item in items_of(response) for key in (item.exact, item.words))
-        self._remember({key: count + self._seen[key] for key, count in counts.items()})
+        with self.lock:
+            self._remember({key: count + self._seen[key] for key, count in counts.items()})
 
     def _remember(self, counts: dict[bytes, int]) -> None:
         dict.update(self._seen, counts)  # a Counter's own would add
@@ -146,14 +157,22 @@ class Session:
         )
         found = next((lane for lanes in choices for lane in lanes), None)
         if found is None:
-            over = [lane for lane in free if lane.owner is owner and lane.is_ours and not lane.pending]  # of old traces
-            lost = [lane for lane in free if lane.is_ours and lane.pending][:-MAX_OPEN]  # of runs that died in a tool
-            for lane in over + lost:
-                self._close(lane)
             found = make()
             self.lanes.append(found)
-        found.run_id = run_id
+        found.run_id, found.is_busy = run_id, True
         return found
+
+    def close_old(self, owner: object, trace: Trace | None) -> None:
+        """Close the recorders that nobody will come back to."""
+        with self.lock:
+            free = [lane for lane in self.lanes if not lane.is_busy]
+            ours = [lane for lane in free if lane.is_ours]
+            resting, waiting = [[lane for lane in ours if bool(lane.pending) is is_open] for is_open in (False, True)]
+            over = [lane for lane in resting if lane.owner is owner and not _is_in(lane, trace)]  # a trace that is over
+            over += [lane for lane in resting if lane not in over][:-MAX_OPEN]
+            over += waiting[:-MAX_OPEN]  # of runs that died in a tool
+            for lane in over:
+                self._close(lane)
 
     def close(self) -> None:
         for lane in [lane for lane in self.lanes if lane.is_ours]:
@@ -215,3 +234,26 @@ def _close_all() -> None:
     with suppress(Exception):
         if emit._recorder in _of_journal:
             sessions().close()
+
+
+def current_run() -> Any:
+    """The run that asks, where the library tells."""
+    try:
+        from pydantic_ai._run_context import get_current_run_context
+
+        return get_current_run_context()
+    except Exception:
+        return None
+
+
+def run_id_of(messages: Sequence[ModelMessage], run: Any) -> str | None:
+    """The run of a request.
+
+    A last message that was put together from two has lost it: then it is the current run's, if that is
+    what it tells of, and not some other request from inside a tool.
+    """
+    last = messages[-1]
+    if last.run_id is not None or not getattr(run, "messages", None):
+        return last.run_id
+    times = [{getattr(part, "timestamp", None) for part in each.parts} - {None} for each in (last, run.messages[-1])]
+    return str(run.run_id) if times[0] & times[1] else None

@@ -29,7 +29,7 @@ from dashcam.record.calls import Calls, Request
 from dashcam.record.conversation import Conversation
 from dashcam.record.guard import fails_open
 from dashcam.record.lines import Lines, OpenSpan
-from dashcam.record.messages import MessageRows
+from dashcam.record.messages import MessageRows, Native
 from dashcam.record.options import ModelName, Rule, message_of, model_of, rule_of, trace_for
 from dashcam.record.parts import scrubbed
 from dashcam.record.prices import cost_of
@@ -75,6 +75,7 @@ class SessionRecorder:
         self._metadata = dict(metadata or {})
         self._turn: OpenSpan | None = None
         self._answer: Answer | None = None
+        self._native: Native | None = None  # of the message that waits for its answer
         self._turns = 0
         self._is_closed = False
         self.lines = Lines(self.trace)
@@ -103,11 +104,13 @@ class SessionRecorder:
         attachments: Iterable[Any] = (),
         references: Iterable[str | Path] = (),
         metadata: Mapping[str, Any] | None = None,
+        native: Native | None = None,
     ) -> str:
         """A user's message, stored before it reaches the model; return its id.
 
         `attachments` are paths, or (name, bytes) or (name, bytes, media type): their bytes are kept.
         `references` are paths of which path, size and digest are kept. `parts` are AI SDK parts as they are.
+        `native` is how the host's own records know the message, if another process may tell it again.
         """
         with self.lock:
             self.end_turn()
@@ -116,7 +119,8 @@ class SessionRecorder:
             data += [dict(part) for part in parts]
             data += [*map(attachment, attachments), *map(reference, references)]
             self._turn = self._begin_turn()
-            message_id = self._messages.add("user", data, metadata, len(self.conversation))
+            message_id = self._messages.add("user", data, metadata, len(self.conversation), native)
+            self._native = native
             self.lines.event("request_received", {"channel": "chat", "message_id": message_id})
             self.conversation.say(wire.user_message(data))
             return message_id
@@ -246,12 +250,16 @@ class SessionRecorder:
             yield chunk
 
     @fails_open
-    def begin_step(self, request: Handed | None = None, **facts: Any) -> None:
-        """The model is about to be asked: with this request, or with the conversation as it was recorded."""
+    def begin_step(self, request: Handed | None = None, *, is_streamed: bool = True, **facts: Any) -> None:
+        """The model is about to be asked: with this request, or with the conversation as it was recorded.
+
+        `is_streamed`: the answer comes bit by bit, so that its first bit can be timed.
+        """
         with self.lock:
             answer = self._open_answer()
             answer.end_step()
             step = answer.step(self._handed(request), is_timed=True)
+            step.is_streamed = is_streamed
             step.facts |= {"model": self.model, **facts}
 
     @fails_open
@@ -262,6 +270,13 @@ class SessionRecorder:
                 self._answer.end_step(**facts)
                 if not self._answer.is_pending:
                     self._answer.rest(facts.get("stop_reason"))
+
+    @fails_open
+    def rest(self, stop_reason: str = "stop") -> None:
+        """The answer is complete as it stands, though it may go on: a tool call in it is the answer itself, say."""
+        with self.lock:
+            if self._answer:
+                self._answer.rest(stop_reason)
 
     @fails_open
     def decide(
@@ -428,7 +443,8 @@ class SessionRecorder:
             if self._turn is None:
                 self._turns += 1
                 self._turn = self._begin_turn()
-            self._answer = Answer(self, self._turn, self._answer_metadata())
+            native, self._native = self._native, None  # a turn that goes on after its end has another answer
+            self._answer = Answer(self, self._turn, self._answer_metadata(), native.answer if native else None)
         return self._answer
 
     def _answer_metadata(self) -> dict[str, Any]:

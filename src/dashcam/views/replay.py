@@ -79,7 +79,8 @@ def load_all(store: Reader, session_id: str) -> Iterator[Plan]:
 
 def plan_of(store: Reader, session_id: str, turn: Turn, changes: Overrides) -> Plan:
     missing = [] if turn.user and turn.user[0].parts else ["the parts of the user's message"]
-    plan = Plan(session_id=session_id, turn=turn, missing=missing, redacted=_redacted(turn.calls))
+    redacted = [path for path in _redacted(turn.calls) if path != "system" or changes.system_prompt is None]
+    plan = Plan(session_id=session_id, turn=turn, missing=missing, redacted=redacted)
     if not turn.calls:
         missing.append("the request to the model: no model call was recorded for this turn")
         return plan
@@ -106,9 +107,10 @@ def plan_of(store: Reader, session_id: str, turn: Turn, changes: Overrides) -> P
 
 
 def _model(turn: Turn, call: ModelCall) -> Model:
+    """The model by the name that the host asked for: the call may have that of a dated version, as it answered."""
     name = "" if call.model == "unknown" else call.model
     told = turn.model
-    if told and told.model_id == name:
+    if told and told.model_id and name.startswith(told.model_id):
         return msgspec.structs.replace(told, provider_id=told.provider_id or call.provider or "")
     return Model(provider_id=call.provider or "", model_id=name)
 

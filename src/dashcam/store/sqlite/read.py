@@ -133,6 +133,8 @@ def model_calls(
     names = ModelCall.__struct_fields__
     given = {"trace_id": trace_id, "session_id": session_id, "message_id": message_id}
     where = " AND ".join(f"{name} = :{name}" for name, value in given.items() if value is not None) or "1"
+    if message_id is not None:
+        where = where.replace("session_id", "+session_id", 1)  # a message's calls are few, a session's are not
     order = "ts, trace_id, step, rowid" if trace_id is None else "step, ts, rowid"
     query = f"SELECT {', '.join(names)} FROM model_calls WHERE {where} ORDER BY {order}"
     found = (dict(zip(names, row, strict=True)) for row in connection.execute(query, given))

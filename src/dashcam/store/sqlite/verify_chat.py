@@ -78,7 +78,9 @@ def _verify_search(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def _compare_search(connection: sqlite3.Connection) -> Iterator[str]:
-    connection.execute("CREATE VIRTUAL TABLE temp.fresh_search USING fts5 (words, content='', columnsize=0, detail=none)")
+    connection.execute(
+        "CREATE VIRTUAL TABLE temp.fresh_search USING fts5 (words, content='', columnsize=0, detail=none)"
+    )
     connection.execute("INSERT INTO temp.fresh_search (rowid, words) SELECT id, words FROM main.chat_words")
     connection.execute("CREATE VIRTUAL TABLE temp.kept_places USING fts5vocab (main, chat_search, instance)")
     connection.execute("CREATE VIRTUAL TABLE temp.fresh_places USING fts5vocab (temp, fresh_search, instance)")
