@@ -2,7 +2,8 @@
 
 The loop, the tools and their failures are real; only the model is scripted, so that the demo needs no key
 and no network. It looks for an answer in this repository's documentation, asks for a file that isn't
-there, gets an error back, finds the right one and answers.
+there, gets an error back, finds the right one and answers. Then its system prompt is mended, it is asked
+again, and the two sessions are compared.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import dashcam
+from dashcam.record.recorder import SessionRecorder
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / ".demo"
@@ -46,58 +48,80 @@ def read(file: str, pattern: str) -> str:
 
 TOOLS: dict[str, Callable[..., str]] = {"search": search, "read": read}
 
+CATALOG = [
+    {
+        "name": "search",
+        "description": "Files of the documentation that hold the words.",
+        "parameters": {"query": "str"},
+    },
+    {"name": "read", "description": "Lines of a file that match.", "parameters": {"file": "str", "pattern": "str"}},
+]
+RULES = [
+    {"permission": tool["name"], "pattern": "docs/**", "action": "allow", "source": "manifest"} for tool in CATALOG
+]
+PROMPT = "You answer questions about Dashcam from its documentation. Say only what it says."
+MENDED = f"{PROMPT}\nWhat happens when something goes wrong stands in errors.md."
+
 Answer = tuple[str, Any]
-# What the scripted model says, turn by turn, given what it was told last.
-SCRIPTS: dict[str, list[Callable[[str], Answer]]] = {
-    "What happens to my agent when the disk is full?": [
-        lambda _: ("search", {"query": "disk full dropped", "api_key": "sk-proj-4eC39HqLyjWDarjtT1zdp7dc9f2b"}),
-        lambda _: ("read", {"file": "disk.md", "pattern": "disk is full"}),
-        lambda told: ("read", {"file": "errors.md", "pattern": "disk is full"} if "No such" in told else {}),
-        lambda told: ("say", f"It goes on. The documentation says: {told.split('|')[3].strip()}"),
-    ],
-    "Why did that take two tries?": [
-        lambda _: ("say", "I asked for a file that does not exist. The trace shows the failed call, and the next."),
-    ],
-}
+DISK = "What happens to my agent when the disk is full?"
+KEY = "sk-proj-4eC39HqLyjWDarjtT1zdp7dc9f2b"
 
 
-def scripted_model(question: str, messages: list[Message]) -> Iterator[Answer]:
-    """A model that answers by its script; each answer takes as long as a quick one would."""
-    for line in SCRIPTS[question]:
-        time.sleep(0.05)
-        yield line(str(messages[-1]["content"]))
+def scripted_model(prompt: str, messages: list[Message]) -> Answer:
+    """A model that does what its script says, given its prompt and what it was told last; as quick as a quick one."""
+    time.sleep(0.05)
+    question, told = str(messages[0]["content"]), str(messages[-1]["content"])
+    if question != DISK:
+        return "say", "I asked for a file that does not exist. The trace shows the failed call, and the next."
+    if len(messages) == 1 and prompt == PROMPT:
+        return "search", {"query": "disk full dropped", "api_key": KEY}
+    if len(messages) == 3 and prompt == PROMPT:
+        return "read", {"file": "disk.md", "pattern": "disk is full"}
+    if len(messages) == 1 or "No such" in told:
+        return "read", {"file": "errors.md", "pattern": "disk is full"}
+    return "say", f"It goes on. The documentation says: {told.split('|')[3].strip()}"
 
 
-def turn(session_id: str, question: str) -> str:
+def turn(chat: SessionRecorder, prompt: str, question: str) -> str:
     """One turn of the agent: ask the model, run the tools that it wants, until it has an answer."""
-    trace = dashcam.new_trace(session_id=session_id)
-    trace = dashcam.log_event(trace, "request_received", input=question)
+    chat.user(question)
     messages: list[Message] = [{"role": "user", "content": question}]
-    for action, wanted in scripted_model(question, messages):
-        sent, said = len(str(messages)) // 4, len(str(wanted)) // 4
-        usd = sent * 3e-6 + said * 15e-6
-        trace = dashcam.log_event(
-            trace, "model_call", model="scripted-1", input_tokens=sent, output_tokens=said, cost_usd=usd
-        )
+    while True:
+        chat.begin_step(is_streamed=False)
+        action, wanted = scripted_model(prompt, messages)
+        sent, said = len(prompt + str(messages)) // 4, len(str(wanted)) // 4
+        usage = {"input": sent, "output": said}
         if action == "say":
-            dashcam.log_event(trace, "reply_ready", text=wanted)
+            with chat.assistant() as reply:
+                for word in str(wanted).split(" "):
+                    reply.text(f"{word} ")
+                reply.end(usage=usage)
             return str(wanted)
+        call = chat.tool_call(action, wanted, permission=next(rule for rule in RULES if rule["permission"] == action))
+        chat.end_step(usage=usage)
         messages.append({"role": "assistant", "tool": action, "content": wanted})
-        messages.append({"role": "tool", "content": call(trace, action, wanted)})
-    raise AssertionError("the script ends with an answer")
+        messages.append({"role": "tool", "content": run(chat, call, action, wanted)})
 
 
-def call(trace: dashcam.Trace, tool: str, arguments: dict[str, Any]) -> str:
-    """Run a tool inside a span of its own; a failure is an answer, too."""
-    with trace.span(tool) as inside:
-        inside = dashcam.log_event(inside, "tool_call", tool=tool, input=arguments)
-        try:
-            output = TOOLS[tool](**arguments)
-        except OSError as error:
-            dashcam.log_event(inside, "tool_call_failed", tool=tool, error=str(error.strerror or error))
-            return f"error: {error.strerror}"
-        dashcam.log_event(inside, "tool_call_completed", tool=tool, output=output)
-        return output
+def run(chat: SessionRecorder, call: str, tool: str, arguments: dict[str, Any]) -> str:
+    """Run a tool; a failure is an answer, too."""
+    try:
+        output = TOOLS[tool](**arguments)
+    except OSError as error:
+        chat.tool_result(call, error=str(error.strerror or error))
+        return f"error: {error.strerror}"
+    chat.tool_result(call, output)
+    return output
+
+
+def session(session_id: str, prompt: str, *questions: str) -> None:
+    """A conversation, recorded."""
+    with dashcam.record_session(
+        session_id, agent="docs", model="scripted:scripted-1", system_prompt=prompt, tools=CATALOG, permissions=RULES
+    ) as chat:
+        for question in questions:
+            print(bold(f"> {question}"))
+            print(f"{turn(chat, prompt, question)}\n")
 
 
 def bill(session_id: str) -> None:
@@ -111,7 +135,9 @@ def dashcam_command(*arguments: str) -> None:
     """Run a command as its user would, and show it."""
     print(bold(f"$ dashcam {' '.join(arguments)}"), flush=True)
     environment = {**os.environ, "DASHCAM_DATA": str(DATA)}
-    subprocess.run([sys.executable, "-m", "dashcam", *arguments], check=True, cwd=DATA, env=environment)
+    done = subprocess.run([sys.executable, "-m", "dashcam", *arguments], check=False, cwd=DATA, env=environment)
+    if done.returncode not in (0, 1):  # 1: two sessions differ
+        raise SystemExit(done.returncode)
     print(flush=True)
 
 
@@ -121,18 +147,27 @@ def bold(text: str) -> str:
 
 def main() -> None:
     dashcam.configure(data=DATA)
-    session_id = f"demo-{secrets.token_hex(3)}"
-    for question in SCRIPTS:
-        print(bold(f"> {question}"))
-        print(f"{turn(session_id, question)}\n")
-    bill(session_id)
-    dashcam_command("session", session_id)
+    name = f"demo-{secrets.token_hex(3)}"
+    before, after = f"{name}-a", f"{name}-b"
+    session(before, PROMPT, DISK, "Why did that take two tries?")
+    dashcam_command("show", before)
+    print("The prompt is mended, and the question asked again:\n")
+    session(after, MENDED, DISK)
+    dashcam_command("diff", before, after, "--turn", "1")
+    bill(before)
     dashcam_command("collect", "billing.jsonl")
     dashcam_command("orphans")
     shown = DATA.relative_to(Path.cwd()) if DATA.is_relative_to(Path.cwd()) else DATA
     print(f"Recorded in {shown}/default/sessions.db, which sqlite3 opens. Go on with")
     print(f"  export DASHCAM_DATA={shown}")
-    for more in ("sessions", f"session {session_id} --json", "doctor", "--help"):
+    for more in (
+        "sessions",
+        f"show {before} --turn 1 --request",
+        f"session {before}",
+        f"export {before} --format jsonl",
+        "doctor",
+        "--help",
+    ):
         print(f"  .venv/bin/dashcam {more}")
 
 

@@ -121,8 +121,8 @@ def test_two_texts_stand_beside_each_other_where_there_is_room(monkeypatch: pyte
     narrow = shown(found, 60, monkeypatch, force_terminal=True, color_system=None)
     assert "one [-little-]{+big+} word" in narrow
     coloured = shown(found, 120, monkeypatch, force_terminal=True, color_system="standard")
-    assert "\x1b[1;31mlittle\x1b[0m" in coloured
-    assert "\x1b[1;32mbig\x1b[0m" in coloured
+    assert "\x1b[31mlittle\x1b[0m" in coloured
+    assert "\x1b[32mbig\x1b[0m" in coloured
 
 
 @pytest.mark.parametrize("terminal", [True, False])

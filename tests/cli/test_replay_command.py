@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -186,3 +188,16 @@ def test_without_pydantic_ai_it_says_what_to_install(chat: str, tmp_path: Path) 
 def test_other_commands_do_not_wait_for_pydantic_ai() -> None:
     code = "import sys, dashcam.cli.app; print('pydantic_ai' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+def test_the_page_about_replay_runs_as_printed(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "replay.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    (commands,) = re.findall(r"```sh\n(.*?)```", page, re.S)
+    told = [printed(*shlex.split(line, comments=True)[2:]) for line in commands.splitlines()]
+    assert told[:2] == ["turn 1 of chat-42 can be replayed\n"] * 2
+    assert "The two are the same." in told[2]
+    (tmp_path / "shop.py").write_text("def lookup(order: int): return {'state': 'shipped'}\n")
+    again = re.findall(r"^dashcam replay (chat-42 --tool-call .*) shop\.tools:lookup$", page, re.M)
+    assert printed(*shlex.split(again[0]), "shop:lookup", cwd=tmp_path).endswith("equal\n")

@@ -121,7 +121,7 @@ def test_a_session_is_read_turn_by_turn(recorded: str) -> None:
             "It was shipped.",
             "input 900 · output 12 · reasoning 3 · cache read 50 · cache write 7 · $0.5000",
             "anthropic:claude-sonnet-4-5 · temperature 0.2",
-            "stop end_turn",
+            "ended: end_turn",
             "2 available · 1 called: find_order",
             "turn 2",
             "⊘ refund  output-denied",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from acp import schema
+from pydantic import BaseModel
 from sample_sessions import NOW, SESSION, fill, message, part
 
 from dashcam.contracts.chat import ChatMessage, ChatPart, ChatSession
@@ -24,7 +25,7 @@ UPDATES = {
     "plan": {"entries"},
 }
 # The protocol's own schema of each request, notification and answer.
-PARAMS = {
+PARAMS: dict[str, type[BaseModel]] = {
     "initialize": schema.InitializeRequest,
     "session/new": schema.NewSessionRequest,
     "session/prompt": schema.PromptRequest,
@@ -32,7 +33,7 @@ PARAMS = {
     "session/update": schema.SessionNotification,
     "session/request_permission": schema.RequestPermissionRequest,
 }
-RESULTS = {
+RESULTS: dict[str, type[BaseModel]] = {
     "initialize": schema.InitializeResponse,
     "session/new": schema.NewSessionResponse,
     "session/prompt": schema.PromptResponse,

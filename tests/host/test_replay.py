@@ -596,6 +596,26 @@ def test_anthropic_messages_are_understood() -> None:
     assert (returned.content, returned.outcome) == ("no", "failed")
 
 
+@pytest.mark.parametrize(
+    "output",
+    [
+        "Hi.",
+        {"role": "assistant", "content": "Hi."},
+        {"role": "assistant", "content": [{"type": "text", "text": "Hi."}], "stop_reason": "end_turn"},
+        {"choices": [{"message": {"role": "assistant", "content": "Hi."}}], "usage": {}},
+        {"kind": "response", "parts": [{"part_kind": "text", "content": "Hi."}]},
+    ],
+)
+def test_answers_are_understood_in_every_form_in_which_hosts_keep_them(output: Any) -> None:
+    assert [part.content for part in wire.answer_from("as-given", json.dumps(output).encode()).parts] == ["Hi."]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("odd", [b"", b"7", b"{}", b"[]", b'{"role":"user","content":"hi"}', b'{"choices":[]}'])
+def test_what_is_no_answer_is_refused(odd: bytes) -> None:
+    with pytest.raises(wire.Unconvertible, match=r"^output"):
+        wire.answer_from("as-given", odd)
+
+
 def test_outcomes_of_the_ai_sdk_are_understood() -> None:
     def result(output: dict[str, Any]) -> dict[str, Any]:
         return {"type": "tool-result", "toolCallId": "c", "toolName": "t", "output": output}

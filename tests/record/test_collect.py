@@ -199,13 +199,13 @@ def test_one_record_that_the_store_refuses_goes_to_quarantine_alone(
 ) -> None:
     """No rule lets such a record through today; if one ever does, it must not stop all the others."""
     trace = log_event(new_trace("s"), "reply_ready")
-    trace = log_event(trace, "model_call", model="m", text="bad")
+    trace = log_event(trace, "model_call", model="m", text="unfit")
     log_event(trace, "reply_ready")
     real = parse_line
 
     def lets_one_through(line: bytes, *where: Any) -> Any:
         found = real(line, *where)
-        return msgspec.structs.replace(found, step=-1) if b"bad" in line else found
+        return msgspec.structs.replace(found, step=-1) if b"unfit" in line else found
 
     monkeypatch.setattr(collect_module, "parse_line", lets_one_through)
     with open_store(settings) as store:
@@ -213,7 +213,7 @@ def test_one_record_that_the_store_refuses_goes_to_quarantine_alone(
         assert (collected.events, collected.orphans) == (2, 1)
         (orphan,) = store.orphans()
         assert "refused by the store" in orphan.reason
-        assert b"bad" in orphan.body
+        assert b"unfit" in orphan.body
         assert collect(store, settings).bytes == 0
         assert list(store.verify()) == []
 

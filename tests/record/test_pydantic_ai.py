@@ -366,7 +366,7 @@ def test_a_conversation_that_goes_on_in_another_process_is_recorded_once(
         )
         script = Script(called, text(f"answer {number}", input_tokens=10 + number, output_tokens=3))
         agent = Agent(dashcam.record(script.model(), session_id="s"), instructions="Be kind.")
-        agent.tool_plain(lambda: "found", name="look")
+        agent.tool_plain(name="look")(lambda: "found")
         history = ModelMessagesTypeAdapter.validate_json(stored)
         stored = ask(agent, f"question {number}", message_history=history).all_messages_json()
     store = opened()

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from rich.box import Box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
@@ -29,7 +30,8 @@ CONTEXT = 3  # lines shown of what is the same, before and after what isn't
 LINES = 40  # of one text, unless all of it is wanted
 WIDTH = 4_000  # characters of one line, likewise
 
-_STYLES = {"same": "", "a": "bold red", "b": "bold green"}
+_STYLES = {"same": "", "a": "red", "b": "green"}
+_BESIDE = Box("\n".join(["  │ "] * 8), ascii=False)  # nothing but a line between the two
 _MARKS = {"same": ("", ""), "a": ("[-", "-]"), "b": ("{+", "+}")}
 _PLAIN = ("agent", "stop_reason", "error", "permissions", "hidden")
 
@@ -139,7 +141,8 @@ def _texts(each: TurnDiff) -> Iterator[tuple[str, list[Piece]]]:
         if name == "reasoning":
             for tool in each.tools:
                 one, other = tool.a, tool.b
-                yield f"tool call: {', '.join(tool.changed)}", text_diff(_call_text(one), _call_text(other))
+                what = f"only in {'a' if one else 'b'}" if one is None or other is None else ", ".join(tool.changed)
+                yield f"tool call: {what}", text_diff(_call_text(one), _call_text(other))
     if each.parts:
         yield "parts", text_diff(_lines_of(each.parts.a), _lines_of(each.parts.b))
 
@@ -214,7 +217,7 @@ def _show_text(name: str, pieces: list[Piece], full: bool) -> None:
     same = all(piece.kind == "same" for piece in pieces)
     shown = pieces if full else [_cut(piece) for piece in pieces]
     if out.is_terminal and out.width >= WIDE and not same:
-        table = Table(box=None, show_header=False, expand=True, pad_edge=False, padding=(0, 2, 0, 0))
+        table = Table(box=_BESIDE, show_header=False, expand=True, pad_edge=False, show_edge=False, border_style="dim")
         for _ in range(2):
             table.add_column(ratio=1, overflow="fold")
         table.add_row(*(_limited(_side(shown, side), full) for side in ("a", "b")))
@@ -234,9 +237,8 @@ def _show_block(name: str, body: RenderableType) -> None:
 
 
 def _side(pieces: Iterable[Piece], side: str) -> Text:
-    return Text.assemble(
-        *((readable(piece.text), _STYLES[piece.kind]) for piece in pieces if piece.kind in ("same", side))
-    )
+    its = [(readable(piece.text), _STYLES[piece.kind]) for piece in pieces if piece.kind in ("same", side)]
+    return Text.assemble(*its) if its else Text("not there", "dim")
 
 
 def _merged(pieces: Iterable[Piece]) -> Text:

@@ -282,7 +282,7 @@ def _model(turn: Turn) -> Iterable[str]:
     if turn.first_token_ms is not None:
         yield f"first token {duration(turn.first_token_ms)}"
     if turn.stop_reason:
-        yield f"stop {inert(turn.stop_reason)}"
+        yield f"ended: {inert(turn.stop_reason)}"
     if len(turn.calls) > 1:
         yield count(len(turn.calls), "call")
 

@@ -60,7 +60,7 @@ def run(
         new=new,
         equal=old is not None and _same(old, new),
     )
-    append(settings, _run_of(_where(store, call, session_id, trace), report, duration_ms))
+    append(settings, _original(store, call, session_id, trace), _run_of(report, duration_ms))
     return report
 
 
@@ -84,22 +84,19 @@ def _same(old: Ran, new: Ran) -> bool:
     return old.error in (new.error, new.error.partition(": ")[2])  # hosts tell errors with their type, or without
 
 
-def _where(store: Reader, call: ToolPart, session_id: str, otherwise: Trace) -> tuple[str, int]:
+def _original(store: Reader, call: ToolPart, session_id: str, otherwise: Trace) -> Trace:
     """The trace and step of the message that made the call."""
     for message in store.chat_messages(session_id):
         if message.id == call.message_id:
             told = message.metadata()
             trace_id, step = told.get("trace_id"), told.get("step")
             if isinstance(trace_id, str) and isinstance(step, int):
-                return trace_id, step
-    return otherwise.trace_id, otherwise.step
+                return Trace(session_id, trace_id, step)
+    return otherwise
 
 
-def _run_of(where: tuple[str, int], report: Recalled, duration_ms: float) -> Run:
+def _run_of(report: Recalled, duration_ms: float) -> Run:
     return Run(
-        session_id=report.session_id,
-        trace_id=where[0],
-        step=where[1],
         tool_call_id=report.tool_call_id,
         exact=report.exact,
         equal=report.equal,

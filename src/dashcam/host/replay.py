@@ -32,7 +32,7 @@ from dashcam.record.recorder import SessionRecorder, record_session
 from dashcam.sdk import emit
 from dashcam.sdk.ids import new_id
 from dashcam.sdk.settings import Settings
-from dashcam.sdk.trace import new_trace
+from dashcam.sdk.trace import Trace, new_trace
 from dashcam.store.base import Reader
 from dashcam.views import replay
 from dashcam.views.replay import Inputs, Matcher, Overrides, Plan
@@ -128,16 +128,13 @@ def run(settings: Settings, store: Reader, session_id: str, turn: int, options: 
             failed=again.failed,
             duration_ms=(time.monotonic() - began) * 1000,
         )
-    append(settings, _run_of(ready, report))
+    call = ready.plan.turn.calls[0]
+    append(settings, Trace(report.session_id, call.trace_id, call.step), _run_of(report))
     return report
 
 
-def _run_of(ready: Ready, report: Replayed) -> Run:
-    call = ready.plan.turn.calls[0]
+def _run_of(report: Replayed) -> Run:
     return Run(
-        session_id=report.session_id,
-        trace_id=call.trace_id,
-        step=call.step,
         turn=report.turn,
         branch_id=report.branch_id,
         model=report.model,

@@ -72,6 +72,9 @@ def messages_from(wire: str, bodies: Sequence[bytes]) -> Converted:
 def answer_from(wire: str, body: bytes) -> ModelResponse:
     """What a model answered; raises Unconvertible."""
     said = _decoded(body)
+    match said:
+        case {"choices": [{"message": dict(answer)}, *_]}:  # all of what OpenAI's API answers
+            said = answer
     if wire == PYDANTIC_AI or (isinstance(said, dict) and said.get("kind") == "response"):
         converted = messages_from(PYDANTIC_AI, [body])
     else:

@@ -11,7 +11,7 @@ import msgspec
 from dashcam.contracts.chat import Model, Usage
 from dashcam.contracts.content import context_digest, digest_of, link, prefix_digests, slices_of
 from dashcam.dialects.rows import body_fields, context_fields
-from dashcam.record.lines import Lines, process
+from dashcam.record.lines import Lines, place
 from dashcam.record.prices import cost_of
 from dashcam.sdk import emit
 
@@ -45,12 +45,12 @@ class Calls:
         self._forget()
 
     def _forget(self) -> None:
-        self._process = process()
-        self._written: set[bytes] = set()  # digests whose bodies stand in this process's journal
+        self._place = place()
+        self._written: set[bytes] = set()  # digests whose bodies stand in this segment
         self._last: tuple[bytes, list[bytes]] | None = None
 
     def knows(self, sent: Sent) -> bool:
-        """Whether its body stands in this process's journal."""
+        """Whether its body stands in the present segment."""
         self._begin()
         return sent.digest in self._written
 
@@ -203,7 +203,7 @@ class Calls:
                 self._forget()  # the disk was full, say: tell all of it again rather than refer to what isn't there
 
     def _begin(self) -> None:
-        if self._process != process():
+        if self._place != place():
             self._forget()
 
 

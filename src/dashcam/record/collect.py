@@ -22,7 +22,7 @@ from dashcam.contracts.event import Event, Orphan
 from dashcam.dialects.lines import parse_line
 from dashcam.dialects.rows import ROWS, Content, Row, SystemPrompt, ToolCatalog, row_of
 from dashcam.errors import RecordRefused
-from dashcam.sdk.journal import is_finished
+from dashcam.sdk.journal import is_finished, order_of
 from dashcam.store.base import Batch, Source, Store
 
 BLOCK = 1 << 20  # bytes read at a time
@@ -167,18 +167,12 @@ def _row_of(line: Event) -> Row | None:
         return None
 
 
-def _in_order(entry: os.DirEntry[str]) -> tuple[str, int, str]:
-    """Segments of one process in the order of their making: rows build on what came before them."""
-    stem, _, number = entry.name.removesuffix(".jsonl").rpartition("-")
-    return stem, int(number) if number.isdecimal() else 0, entry.name
-
-
 def collect_journals(store: Store, folder: Path, progress: Progress | None = None) -> Collected:
     """Bring in whatever the segments in `folder` hold beyond what was collected before."""
     known = {source.segment: source for source in store.sources()}
     waiting = []
     total = 0
-    for entry in sorted(os.scandir(folder), key=_in_order) if folder.is_dir() else ():
+    for entry in sorted(os.scandir(folder), key=lambda entry: order_of(entry.name)) if folder.is_dir() else ():
         if entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False):
             source = known.get(entry.name) or Source(segment=entry.name)
             behind = entry.stat().st_size - source.offset

@@ -76,6 +76,10 @@ class OpenSpan:
         self._lines._write(self.trace, "span_ended", outcome, parent_span=True)
 
 
-def process() -> int:
-    """Which process this is: what a parent has written is not known to be collected before its child's lines."""
-    return os.getpid()
+def place() -> tuple[int, int, int]:
+    """Which journal segment is being written.
+
+    Segments may be collected in any order, those of a parent after its child's: each tells all that it builds on.
+    """
+    journal = emit.recorder().journal
+    return os.getpid(), id(journal), journal.segments

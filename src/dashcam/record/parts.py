@@ -8,7 +8,7 @@ from typing import Any
 from dashcam.contracts.chat import PART, derived_id
 from dashcam.record.assemble import Part
 from dashcam.record.flow import Flow
-from dashcam.record.lines import Lines
+from dashcam.record.lines import Lines, place
 from dashcam.record.saving import FLUSHER, SHARE, SOON, Saving
 from dashcam.sdk import emit
 from dashcam.sdk.ids import new_id, now_ms
@@ -23,6 +23,7 @@ class _Kept:
         self.id, self.created_at = part_id, created_at
         self.flows: dict[str, Flow] = {}
         self.dirty = True  # as a whole, not only by what it grew
+        self.place = place()
 
 
 class PartWriter:
@@ -95,8 +96,8 @@ class PartWriter:
             self.flush()
 
     def _write(self, part: Part, kept: _Kept) -> None:
-        if kept.dirty:
-            kept.dirty = False
+        if kept.dirty or kept.place != place():
+            kept.dirty, kept.place = False, place()
             # What is still growing is told bit by bit, so that its end can wait (flow.py): here what was told.
             told = {path: scrubbed(part.data.get(path, ""))[: flow.length] for path, flow in kept.flows.items()}
             self._lines.row("chat.part", self._row(part, kept, {**part.data, **told}))

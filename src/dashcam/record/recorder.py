@@ -22,7 +22,7 @@ from dashcam.contracts.chat import COMPACTION, SESSION, Usage
 from dashcam.dialects.chunks import chunk_of
 from dashcam.dialects.usage import usage_from
 from dashcam.errors import SettingsError
-from dashcam.record import wire
+from dashcam.record import prices, wire
 from dashcam.record.answer import Answer
 from dashcam.record.attach import attachment, reference
 from dashcam.record.calls import Calls, Request
@@ -32,7 +32,6 @@ from dashcam.record.lines import Lines, OpenSpan
 from dashcam.record.messages import MessageRows, Native
 from dashcam.record.options import ModelName, Rule, message_of, model_of, rule_of, trace_for
 from dashcam.record.parts import scrubbed
-from dashcam.record.prices import cost_of
 from dashcam.record.reply import Reply
 from dashcam.record.saving import Saving
 from dashcam.sdk.ids import new_id, now_ms
@@ -87,6 +86,7 @@ class SessionRecorder:
 
     @fails_open
     def _begin(self) -> OpenSpan:
+        prices.warm()
         self._write_session()
         named = {"model_id": self.model.model_id, "provider_id": self.model.provider_id}
         run = self.lines.span("session.run", {"agent": self.agent, **named})
@@ -395,7 +395,7 @@ class SessionRecorder:
         return self.conversation.request(self.system_prompt, self.tools, self.settings)
 
     def price(self, usage: Usage) -> float | None:
-        return cost_of(self.model.provider_id or None, self.model.model_id, usage)
+        return prices.cost_of(self.model.provider_id or None, self.model.model_id, usage)
 
     def begin_tool(self, tool: str, call_id: str, turn: OpenSpan, message_id: str) -> OpenSpan:
         fields: dict[str, Any] = {"tool": tool, "tool_call_id": call_id, "message_id": message_id}

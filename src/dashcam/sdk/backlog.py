@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from dashcam.sdk.journal import is_finished, make_private_folder
+from dashcam.sdk.journal import is_finished, make_private_folder, order_of
 from dashcam.sdk.locks import locked, no_fork, opened
 from dashcam.sdk.settings import Settings
 
@@ -119,7 +119,7 @@ class Backlog:
         A live segment of another process is left to that process.
         """
         fresh = (s for s in self._segments(self._done) if s.size != self._settled.get(s.path.name, 0))
-        return sorted((s for s in fresh if s.own or s.finished), key=lambda s: (not s.own, s.path.name))
+        return sorted((s for s in fresh if s.own or s.finished), key=lambda s: (not s.own, order_of(s.path.name)))
 
     def _segments(self, but: Container[str] = ()) -> Iterator[Segment]:
         with suppress(FileNotFoundError), os.scandir(self.journals) as entries:

@@ -60,7 +60,7 @@ class Recorder:
         the caller's fault, which is counted and never reaches the host. One function, because this is
         what every operation of the host waits for.
         """
-        _require_trace(trace, operation)
+        require_trace(trace, operation)
         if type(operation) is not str:
             operation = _name_of(operation)
         parent = trace.parent_span_id if parent_span else None
@@ -93,7 +93,7 @@ class Recorder:
 
         What may hold secrets has been through `redactor` before: a digest and its body must agree.
         """
-        _require_trace(trace, operation)
+        require_trace(trace, operation)
         start, where = frame(trace.session_id, trace.trace_id, trace.span_id, None)
         between = middle(trace.kind, operation)
         try:
@@ -187,7 +187,8 @@ def _shipper_for(settings: Settings) -> Shipper | None:
     return Shipper(settings)
 
 
-def _require_trace(trace: object, operation: object) -> None:
+def require_trace(trace: object, operation: object) -> None:
+    """Raise UnjoinableRecord for what is no Trace."""
     if not isinstance(trace, Trace):
         raise UnjoinableRecord(
             f"{operation!r:.80}: got {type(trace).__name__} instead of a Trace. "

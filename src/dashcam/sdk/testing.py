@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from dashcam.sdk import emit, mint
+from dashcam.sdk.journal import order_of
 from dashcam.sdk.steps import swap_counters
 
 
@@ -54,16 +55,12 @@ class Tape:
         """Every record so far, in the order in which they were written."""
         if self._kept is not None:
             return self._kept
-        segments = sorted(self.folder.rglob("*.jsonl"), key=lambda path: (path.stem.rpartition("-")[0], _number(path)))
+        segments = sorted(self.folder.rglob("*.jsonl"), key=lambda path: order_of(path.name))
         return [msgspec.json.decode(line) for path in segments for line in path.read_bytes().splitlines()]
 
     def keep(self) -> None:
         """Hold what there is, since the folder may go."""
         self._kept = self.records
-
-
-def _number(segment: Path) -> int:
-    return int(segment.stem.rpartition("-")[2])
 
 
 @contextmanager
