@@ -358,6 +358,10 @@ def test_a_conversation_that_goes_on_in_another_process_is_recorded_once(
     opened: Callable[[], SqliteReader], data: Path
 ) -> None:
     """Behind a load balancer each turn comes to a worker that has recorded none of the others."""
+
+    def look() -> str:
+        return "found"
+
     stored = b"[]"
     for number in range(4):
         dashcam.configure(data=data)  # a journal of its own, and nothing remembered
@@ -366,7 +370,7 @@ def test_a_conversation_that_goes_on_in_another_process_is_recorded_once(
         )
         script = Script(called, text(f"answer {number}", input_tokens=10 + number, output_tokens=3))
         agent = Agent(dashcam.record(script.model(), session_id="s"), instructions="Be kind.")
-        agent.tool_plain(name="look")(lambda: "found")
+        agent.tool_plain(look)
         history = ModelMessagesTypeAdapter.validate_json(stored)
         stored = ask(agent, f"question {number}", message_history=history).all_messages_json()
     store = opened()
