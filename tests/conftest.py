@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 import dashcam
+from dashcam.record.refresh import open_current
 from dashcam.sdk import emit
-from dashcam.store.sqlite.store import SqliteStore
+from dashcam.sdk.settings import settings_from
+from dashcam.store.sqlite.store import SqliteReader, SqliteStore
 
 # No deadlines: a busy machine is no bug. In CI the same examples every time, so that a red run is about the change;
 # elsewhere new ones, so that there is always somebody looking for the next bug.
@@ -56,3 +58,17 @@ def store(path: Path) -> Iterator[SqliteStore]:
     """A store of this test's own, open for writing."""
     with SqliteStore(path) as opened:
         yield opened
+
+
+@pytest.fixture
+def opened(data: Path) -> Iterator[Callable[[], SqliteReader]]:
+    """Opens the store with all that was recorded so far; closed with the test."""
+    stores: list[SqliteReader] = []
+
+    def open_it() -> SqliteReader:
+        stores.append(open_current(settings_from({}, data=data)))
+        return stores[-1]
+
+    yield open_it
+    for store in stores:
+        store.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -50,26 +50,10 @@ from pydantic_ai.usage import RequestUsage, UsageLimits
 import dashcam
 from dashcam.errors import SettingsError, UnjoinableRecord
 from dashcam.record import pydantic_sessions
-from dashcam.record.refresh import open_current
 from dashcam.sdk import emit
 from dashcam.sdk.ids import new_id
-from dashcam.sdk.settings import settings_from
 from dashcam.store.base import EventFilter, SessionFilter
 from dashcam.store.sqlite.store import SqliteReader
-
-
-@pytest.fixture
-def opened(data: Path) -> Iterator[Callable[[], SqliteReader]]:
-    """Opens the store with all that was recorded so far; closed with the test."""
-    stores: list[SqliteReader] = []
-
-    def open_it() -> SqliteReader:
-        stores.append(open_current(settings_from({}, data=data)))
-        return stores[-1]
-
-    yield open_it
-    for store in stores:
-        store.close()
 
 
 class Script:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +27,6 @@ from dashcam.store.base import EventFilter, SessionFilter
 from dashcam.store.sqlite.store import SqliteReader
 
 KEY = "sk-ant-api03-AbCdEf0123456789AbCdEf0123456789"
-
-
-@pytest.fixture
-def opened(data: Path) -> Iterator[Any]:
-    """Opens the store with all that was recorded so far; closed with the test."""
-    stores: list[SqliteReader] = []
-
-    def open_it() -> SqliteReader:
-        stores.append(open_current(settings_from({}, data=data)))
-        return stores[-1]
-
-    yield open_it
-    for store in stores:
-        store.close()
 
 
 def rows(store: SqliteReader, session_id: str) -> tuple[ChatSession, list[ChatMessage], list[ChatPart]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,8 +13,6 @@ from hypothesis import strategies as st
 from dashcam.contracts.chat import ChatMessage, ChatPart, ChatRow, ChatSession
 from dashcam.errors import NotFound
 from dashcam.record.recorder import record_session
-from dashcam.record.refresh import open_current
-from dashcam.sdk.settings import settings_from
 from dashcam.store.base import Batch
 from dashcam.store.sqlite.store import SqliteReader, SqliteStore
 from dashcam.views import replay
@@ -25,20 +21,6 @@ from dashcam.views.replay import Matcher, Overrides, key_of, with_settings
 
 KEY = "sk-ant-api03-AbCdEf0123456789AbCdEf0123456789"
 TOOLS = [{"name": "lookup", "input_schema": {"type": "object"}}]
-
-
-@pytest.fixture
-def opened(data: Path) -> Iterator[Any]:
-    """Opens the store with all that was recorded so far; closed with the test."""
-    stores: list[SqliteReader] = []
-
-    def open_it() -> SqliteReader:
-        stores.append(open_current(settings_from({}, data=data)))
-        return stores[-1]
-
-    yield open_it
-    for store in stores:
-        store.close()
 
 
 def record(session_id: str = "s", **options: Any) -> None:
@@ -231,7 +213,7 @@ def test_a_call_that_was_broken_off_answers_nothing() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(),
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )

@@ -13,7 +13,7 @@ from chats import MODEL, NOW, Chat, text, tool
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashcam.contracts.chat import ChatMessage, ChatPart, Model, Usage
+from dashcam.contracts.chat import ChatPart, Model, Usage
 from dashcam.contracts.event import Event
 from dashcam.errors import NotFound, SessionNotFound
 from dashcam.store.base import EventFilter
@@ -32,7 +32,6 @@ from dashcam.views.parts import (
     ToolPart,
     part_of,
 )
-from dashcam.views.status import FRESH, status_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -332,29 +331,3 @@ def test_metadata_may_hold_anything(metadata: dict[str, Any]) -> None:
 )
 def test_a_catalog_is_read_in_whosever_form(catalog: str, names: list[str]) -> None:
     assert list(tools_of(catalog)) == names
-
-
-@pytest.mark.parametrize(
-    ("messages", "age", "status"),
-    [
-        ([("user", {}), ("assistant", {"stop_reason": "end"})], 0, "idle"),
-        ([("user", {}), ("assistant", {})], 0, "busy"),
-        ([("user", {}), ("assistant", {})], FRESH + 1, "error"),
-        ([("user", {}), ("assistant", {"stop_reason": "end", "error": "x"})], 0, "error"),
-        ([("user", {})], 0, "busy"),
-        ([("user", {})], FRESH + 1, "idle"),
-        ([("user", {"queued_at": 1})], 0, "idle"),
-        (
-            [("user", {}), ("assistant", {"stop_reason": "end"}), ("assistant", {"hidden_at": 1, "error": "x"})],
-            0,
-            "idle",
-        ),
-        ([], 0, "idle"),
-    ],
-)
-def test_the_status_is_that_of_the_last_turn(messages: list[Any], age: int, status: str) -> None:
-    rows = [
-        ChatMessage(id="m", session_id="s", role=role, metadata_json=json.dumps(told), created_at=NOW, updated_at=NOW)
-        for role, told in messages
-    ]
-    assert status_of(rows, NOW, NOW + age) == status

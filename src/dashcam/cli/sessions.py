@@ -33,7 +33,6 @@ from dashcam.errors import NotFound, SessionNotFound, SettingsError
 from dashcam.store.base import Reader, SearchHit, SessionFilter, SessionSummary
 from dashcam.views import context
 from dashcam.views.context import TurnView, request_of, text_of
-from dashcam.views.status import status_of
 from dashcam.views.turns import model_from
 
 SNIPPETS = 3  # a session
@@ -180,7 +179,8 @@ def _print_header(store: Reader, session: ChatSession) -> None:
     print_line("agent", inert(session.agent))
     if named.model_id:
         print_line("model", inert(model_name(named)))
-    status = status_of(store.chat_messages(session.id), session.updated_at)
+    (summary,) = store.sessions(SessionFilter(session_id=session.id, kind=None, archived=True))
+    status = summary.status
     print_line("status", (status, STATUS.get(status, "")))
     if session.workspace_root:
         print_line("workspace", inert(session.workspace_root))

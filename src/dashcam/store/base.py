@@ -108,6 +108,7 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
 class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which sessions: what is None does not narrow. Times are milliseconds."""
 
+    session_id: str | None = None
     kind: str | None = "user"  # `user`, `system` (whichever source), or `system:<source>`
     agent: str | None = None
     model: str | None = None  # a part of `provider:model`

@@ -28,6 +28,7 @@ _COLUMNS = {
 _FROM = "FROM session_facts AS f LEFT JOIN chat_sessions AS s ON s.id = f.session_id"
 # What each field of a filter asks for, where it is given.
 _WHERE = {
+    "session_id": "f.session_id = :session_id",
     "agent": "s.agent = :agent",
     "model": "instr(lower(coalesce(f.provider, '') || ':' || coalesce(f.model, '')), lower(:model))",
     "since": "f.last_at >= :since",
