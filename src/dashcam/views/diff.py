@@ -24,7 +24,7 @@ from dashcam.views.words import Matching, Piece, text_diff, unified
 NUMBERS = frozenset(("tokens", "cost"))  # differ between runs that say the same
 _SETUP = ("agent", "model", "settings", "system_prompt", "tool_catalog", "permissions")
 _OUTCOME = ("stop_reason", "error")
-_OF_ONE_RUN = frozenset(("id", "message_id", "created_at", "updated_at", "tail_start_id"))
+_OF_ONE_RUN = frozenset(("id", "message_id", "created_at", "updated_at", "tail_start_id", "decision"))
 
 
 class Sides(msgspec.Struct, frozen=True):
@@ -238,8 +238,10 @@ def tool_diffs(a: Sequence[ToolCall], b: Sequence[ToolCall]) -> Iterator[ToolDif
         if one is None or other is None:
             yield ToolDiff(changed=["missing"], a=one, b=other)
             continue
-        names = ToolCall.__struct_fields__
-        if changed := [name for name in names if _differ(getattr(one, name), getattr(other, name))]:
+        changed = [name for name in ToolCall.__struct_fields__ if _differ(getattr(one, name), getattr(other, name))]
+        if None in (one.decision, other.decision) and "decision" in changed:
+            changed.remove("decision")  # nobody was asked in one of them: a replay, say, runs no tool
+        if changed:
             yield ToolDiff(changed=changed, a=one, b=other)
 
 
@@ -283,7 +285,7 @@ def _changed_words(a: Turn, b: Turn) -> list[str]:
     """What differs in what was said and done, by shape: the ids of tool calls don't count."""
     changed = ["hidden"] if (a.hidden_at is None) != (b.hidden_at is None) else []
     if _shapes(a.messages) == _shapes(b.messages):
-        return changed
+        return [*changed, *(["tools"] if _decided_otherwise(a, b) else [])]
     kinds = {
         "user": _shapes(a.user) != _shapes(b.user),
         "output": a.assistant_text != b.assistant_text,
@@ -295,6 +297,12 @@ def _changed_words(a: Turn, b: Turn) -> list[str]:
     return [*changed, *([name for name, differs in kinds.items() if differs] or ["parts"])]
 
 
+def _decided_otherwise(a: Turn, b: Turn) -> bool:
+    """Whether the rules said something else about a call. Where nobody was asked nothing was said: a replay runs no tool."""
+    pairs = zip(_tool_calls(a), _tool_calls(b), strict=False)
+    return any(one.decision and other.decision and one.decision != other.decision for one, other in pairs)
+
+
 def _shapes(messages: Iterable[Message]) -> list[bytes]:
     return shapes_of(
         _canonical({"role": message.role, "parts": [_told(part) for part in message.parts]}) for message in messages
@@ -303,10 +311,7 @@ def _shapes(messages: Iterable[Message]) -> list[bytes]:
 
 def _told(part: Part) -> dict[str, Any]:
     """A part without what is of one run alone."""
-    told = {name: value for name, value in msgspec.to_builtins(part).items() if name not in _OF_ONE_RUN}
-    if isinstance(part, ToolPart):
-        told["decision"] = part.decision.action if part.decision else None
-    return told
+    return {name: value for name, value in msgspec.to_builtins(part).items() if name not in _OF_ONE_RUN}
 
 
 def _rest(turn: Turn) -> list[dict[str, Any]]:
