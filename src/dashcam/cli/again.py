@@ -167,7 +167,9 @@ def _diff(settings: Settings, report: Replayed) -> SessionDiff | None:
         try:
             number = sum(1 for _ in turns.grouped(store.chat_messages(report.branch_id)))
             # Turns that a rewind had hidden are not in the branch, and then the two count differently.
-            return diff.load(store, report.session_id, report.branch_id, turn=number) if number == report.turn else None
+            if number != report.turn:
+                return None
+            return diff.load(store, report.session_id, report.branch_id, turn=number, until=number)
         except NotFound:  # another process holds the store, and collects in its own time
             return None
 

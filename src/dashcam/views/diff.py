@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any
 
 import msgspec
@@ -128,13 +128,16 @@ class SessionDiff(msgspec.Struct, frozen=True, kw_only=True):
     turns: list[TurnDiff]
 
 
-def load(store: Reader, a: str, b: str, *, turn: int | None = None, full: bool = False) -> SessionDiff:
+def load(
+    store: Reader, a: str, b: str, *, turn: int | None = None, until: int | None = None, full: bool = False
+) -> SessionDiff:
     """Compare two sessions; raises SessionNotFound where one of them isn't there.
 
-    `turn`: tell of this one alone. `full`: tell what was said in turns that are the same, too.
+    `turn`: tell of this one alone. `until`: as if both ended with this one. `full`: tell what was said in turns
+    that are the same, too.
     """
     comparison = _Comparison(store, full)
-    both = zip_longest(turns.load(store, a), turns.load(store, b))
+    both = islice(zip_longest(turns.load(store, a), turns.load(store, b)), until)
     found = [comparison.turn(number, one, other) for number, (one, other) in enumerate(both, 1)]
     if turn is not None and turn > len(found):
         raise NotFound(f"Neither {a!r} nor {b!r} has a turn {turn}: there are {len(found)}. Choose one of those.")
