@@ -69,10 +69,8 @@ class Answer:
         self._tools: dict[str, OpenSpan] = {}  # those under way
         self._outcomes: list[Part] = []  # since the last step: what the next request brings along
         self._step: Step | None = None
-        self._steps = 0
         self._usage: Usage | None = None
-        self._cost: float | None = None
-        self._unpriced = False
+        self._costs: list[float | None] = []  # of the steps that cost something; None: nobody knows what
         self._odd: list[str] = []
         self.save()
 
@@ -99,9 +97,6 @@ class Answer:
             self._step = Step(request or self._session.request(), is_timed)
             self.reopen()
         return self._step
-
-    def knows(self, tool_call_id: str) -> bool:
-        return any(part.tool_call_id == tool_call_id for part in self.parts)
 
     @property
     def has_spoken(self) -> bool:
@@ -165,13 +160,13 @@ class Answer:
         tool = tool_name_of(part.type, part.data) or part.type
         if call_id not in self._called:
             self._called.add(call_id)
-            self._tools[call_id] = self._session.begin_tool(tool, call_id, self._turn, self.id)
+            self._tools[call_id] = self._session.tools_run.begin(tool, call_id, self._turn, self.id)
         if not wire.has_outcome(part.data):
             return
         span = self._tools.pop(call_id, None)
         if span:
             self._outcomes.append(part)
-            self._session.end_tool(tool, call_id, span, part.data)
+            self._session.tools_run.end(tool, call_id, span, part.data)
 
     def _told(self, metadata: Mapping[str, Any]) -> None:
         """What a stream says about its message. Its usage counts, unless the steps have told theirs."""
@@ -179,7 +174,7 @@ class Answer:
         usage = usage_from(told.pop("totalUsage", None) or told.pop("usage", None))
         if usage and self._usage is None:
             self.metadata["usage"] = {name: getattr(usage, name) for name in USAGE}
-            self._cost = self._session.price(usage)
+            self._costs = [self._session.price(usage)]
         if told:
             self.metadata["message_metadata"] = scrubbed(told)
         self.save()
@@ -250,8 +245,9 @@ class Answer:
         told = dict(self.metadata)
         if self._usage:
             told["usage"] = {name: getattr(self._usage, name) for name in USAGE}
-        if self._cost is not None and not self._unpriced:
-            told["cost_usd"] = self._cost
+        costs = [cost for cost in self._costs if cost is not None]
+        if costs and len(costs) == len(self._costs):  # what is known of a part would be too low for the whole
+            told["cost_usd"] = sum(costs)
         if self._odd:
             told["odd"] = self._odd
         return told
@@ -262,13 +258,13 @@ class Answer:
         return {**counts, "total": sum(counts.values())} if counts else {}
 
     def _add(self, usage: Usage | None, cost: float | None) -> None:
-        """Sums over the steps. One step of unknown cost makes the sum unknown, and never too low."""
-        if usage is None:
-            return
-        self._usage = usage if self._usage is None else self._usage + usage
-        self._unpriced = self._unpriced or cost is None
-        self._cost = (0.0 if self._steps == 0 else self._cost or 0.0) + (cost or 0.0)
-        self._steps += 1
+        """Sums over the steps."""
+        if usage and self._usage is None:
+            self._costs = []  # what the stream had told of the whole
+        if usage:
+            self._usage = usage if self._usage is None else self._usage + usage
+        if usage or cost is not None:
+            self._costs.append(cost)
 
     def _tell_outcomes(self) -> None:
         """What tools answered goes into the conversation before the model is asked again."""

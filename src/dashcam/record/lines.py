@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from dashcam.sdk import emit, mint
 from dashcam.sdk.steps import count_steps
 from dashcam.sdk.trace import Trace, moved_to
+
+_all: weakref.WeakSet[Lines] = weakref.WeakSet()
 
 
 class Lines:
@@ -18,8 +21,13 @@ class Lines:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.lock = threading.RLock()  # one at a time: the host's threads, and the one that saves
-        self._counter = count_steps(trace.trace_id, trace.step)
-        self._counter.users += 1  # held until closed: other traces don't push it out
+        _all.add(self)
+        self.open()
+
+    def open(self) -> None:
+        """Hold the trace's counter until closed: other traces don't push it out."""
+        self._counter = count_steps(self.trace.trace_id, self.trace.step)
+        self._counter.users += 1
 
     def event(self, operation: str, fields: dict[str, Any], *, hidden: Sequence[str] = ()) -> None:
         self._write(self.trace, operation, fields, hidden=hidden)
@@ -74,6 +82,14 @@ class OpenSpan:
         if error:
             outcome["error"] = error
         self._lines._write(self.trace, "span_ended", outcome, parent_span=True)
+
+
+def _after_fork_in_child() -> None:
+    for lines in list(_all):
+        lines.lock = threading.RLock()  # another thread of the parent's may have held it, for ever
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def place() -> tuple[int, int, int]:

@@ -11,6 +11,7 @@ Every row, event and span goes to the journal as it happens. Trouble of ours nev
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +35,7 @@ from dashcam.record.options import ModelName, Rule, message_of, model_of, rule_o
 from dashcam.record.parts import scrubbed
 from dashcam.record.reply import Reply
 from dashcam.record.saving import Saving
+from dashcam.record.tools_run import ToolsRun
 from dashcam.sdk.ids import new_id, now_ms
 from dashcam.sdk.trace import Trace
 
@@ -67,7 +69,7 @@ class SessionRecorder:
         self.agent, self.model = agent, model_of(model)
         self.system_prompt, self.tools = system_prompt, tools
         self.settings: dict[str, Any] = dict(settings or {})
-        self.permissions: list[dict[str, Any]] = [msgspec.to_builtins(rule_of(rule)) for rule in permissions]
+        rules: list[dict[str, Any]] = [msgspec.to_builtins(rule_of(rule)) for rule in permissions]
         self.saving = saving or Saving()
         self._parents = {"parent_id": parent_id, "parent_message_id": parent_message_id}
         self._workspace = None if workspace_root is None else str(workspace_root)
@@ -78,11 +80,15 @@ class SessionRecorder:
         self._turns = 0
         self._is_closed = False
         self.lines = Lines(self.trace)
-        self.lock = self.lines.lock
         self.calls = Calls(self.lines)
         self.conversation = Conversation(self.calls)
+        self.tools_run = ToolsRun(self.lines, rules)
         self._messages = MessageRows(self.lines)
         self._run = self._begin()
+
+    @property
+    def lock(self) -> threading.RLock:
+        return self.lines.lock
 
     @fails_open
     def _begin(self) -> OpenSpan:
@@ -290,18 +296,7 @@ class SessionRecorder:
     ) -> None:
         """A permission was evaluated for a tool call: the action, the rule that decided, and all rules in force."""
         with self.lock:
-            decided = None if rule is None else rule_of(rule)
-            fields: dict[str, Any] = {
-                "tool_id": tool,
-                "tool_call_id": tool_call_id,
-                "pattern": decided.pattern if decided else "*",
-                "action": action,
-                "source": decided.source if decided else "session",
-                "rule": None if decided is None else msgspec.to_builtins(decided),
-                "rules": self.permissions,
-            }
-            span = self.lines.span("permission.evaluate", {"tool_id": tool, "tool_call_id": tool_call_id}, self._turn)
-            span.end({**fields, **({"reason": reason} if reason else {})})
+            self.tools_run.decide(tool_call_id, tool, action, rule, reason, self._turn)
 
     @fails_open
     def compaction(
@@ -397,24 +392,6 @@ class SessionRecorder:
     def price(self, usage: Usage) -> float | None:
         return prices.cost_of(self.model.provider_id or None, self.model.model_id, usage)
 
-    def begin_tool(self, tool: str, call_id: str, turn: OpenSpan, message_id: str) -> OpenSpan:
-        fields: dict[str, Any] = {"tool": tool, "tool_call_id": call_id, "message_id": message_id}
-        if self.permissions:
-            fields["permissions"] = self.permissions
-        self.lines.event("tool_call", fields)
-        return self.lines.span("tool.call", {"tool_id": tool, "tool_call_id": call_id}, turn)
-
-    def end_tool(self, tool: str, call_id: str, span: OpenSpan, part: Mapping[str, Any]) -> None:
-        fields: dict[str, Any] = {"tool": tool, "tool_call_id": call_id, "latency_ms": span.elapsed_ms}
-        failure = {"output-error": part.get("errorText") or "failed", "output-denied": "denied"}.get(str(part["state"]))
-        if failure is None:
-            self.lines.event("tool_call_completed", fields)
-        else:
-            self.lines.event("tool_call_failed", {**fields, "error": str(failure), "error_type": str(part["state"])})
-        truncated = isinstance(part.get("output"), Mapping) and part["output"].get("truncated") is True
-        told = {"tool_id": tool, "tool_call_id": call_id, "truncated": truncated}
-        span.end(told, None if failure is None else {"type": str(part["state"]), "message": str(failure)})
-
     def write_answer(self, answer: Answer, metadata: dict[str, Any]) -> None:
         self._messages.put(answer.id, "assistant", metadata, answer.created_at, len(self.conversation))
 
@@ -425,7 +402,7 @@ class SessionRecorder:
             "agent": self.agent,
             "workspace_root": self._workspace,
             "model": self.model,
-            "permissions": self.permissions,
+            "permissions": self.tools_run.rules,
             "metadata": {**scrubbed(self._metadata), "kind": self.trace.kind},
             "created_at": self._created_at,
             "updated_at": now_ms(),
@@ -434,6 +411,10 @@ class SessionRecorder:
         self.lines.row("chat.session", {name: value for name, value in row.items() if value is not None})
 
     def _begin_turn(self) -> OpenSpan:
+        if self._is_closed:  # it goes on after all
+            self._is_closed = False
+            self.lines.open()
+            self._run = self._begin()
         turn = self.lines.span("session.turn", {"turn_index": self._turns}, self._run)
         self.lines.inside(turn)
         return turn
@@ -454,8 +435,8 @@ class SessionRecorder:
             "trace_id": self.trace.trace_id,
             "step": self.lines.trace.step,
         }
-        if self.permissions:
-            told["permissions"] = self.permissions
+        if self.tools_run.rules:
+            told["permissions"] = self.tools_run.rules
         return told
 
     def _handed(self, request: Handed | None) -> Request | None:
