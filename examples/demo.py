@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
+import shutil
 import subprocess
 import sys
 import time
@@ -146,9 +146,9 @@ def bold(text: str) -> str:
 
 
 def main() -> None:
+    shutil.rmtree(DATA, ignore_errors=True)  # what an earlier demo left
     dashcam.configure(data=DATA)
-    name = f"demo-{secrets.token_hex(3)}"
-    before, after = f"{name}-a", f"{name}-b"
+    before, after = "demo-a", "demo-b"
     session(before, PROMPT, DISK, "Why did that take two tries?")
     dashcam_command("show", before)
     print("The prompt is mended, and the question asked again:\n")

@@ -154,7 +154,7 @@ def test_one_turn_is_shown_with_all_there_is_of_it(recorded: str) -> None:
     ):
         assert words in shown
     assert "Where is order 1042?\n" not in shown
-    assert '"system":"You are a shop.\\nIt is 12:01."' in shown
+    assert '"system": "You are a shop.\\nIt is 12:01."' in shown
     assert run("show", recorded, "--turn", "9").returncode == 4
     assert "and no turn 9" in run("show", recorded, "--turn", "9").stderr
 
@@ -273,7 +273,7 @@ def test_sessions_are_found_by_what_is_asked(recorded: str) -> None:
     assert len(document("sessions", "--limit", "1")) == 1
     newest = document("sessions", "--limit", "1")[0]["session_id"]
     assert ids("--after", newest) == {recorded, "branch"} - {newest}
-    assert "system: 1 of 3 sessions (33 %)" in run("sessions").stderr
+    assert "The system's own traffic: 1 of 3 sessions (33 %)" in run("sessions").stderr
     assert "branches   branch" in printed("show", recorded)
     assert f"branch of  {recorded}" in printed("show", "branch")
     (found,) = document("sessions", "--text", "order 1042")

@@ -292,7 +292,7 @@ def test_a_model_that_fails_leaves_a_branch_that_says_so(chat: str, settings: Se
     assert report.failed
     assert report.stopped == "the model failed: over capacity"
     turn = turns.at(store, report.branch_id or "", 2)[1]
-    assert (turn.stop_reason, turn.error) == ("error", "over capacity")
+    assert (turn.stop_reason, turn.error) == ("error", "RuntimeError: over capacity")
 
 
 def test_models_that_can_not_be_asked_are_told_before_anything_is_recorded(

@@ -485,7 +485,8 @@ def test_a_run_that_dies_in_a_tool_is_over_when_the_conversation_goes_on(opened:
     ask(agent, "Hello?", message_history=messages)
     store = opened()
     first, second = metadata(store, "s")
-    assert (first["stop_reason"], second["stop_reason"]) == ("abort", "stop")
+    assert (first["stop_reason"], second["stop_reason"]) == ("error", "stop")
+    assert first["error"]["type"] == "unfinished"
     assert transcript(store, "s") == [
         ("user", ["Look."]),
         ("assistant", [("tool-look", "input-available")]),
@@ -1024,7 +1025,7 @@ def test_options_that_cant_be_used_are_told_at_once() -> None:
         dashcam.record(TestModel(), session_id="")
     with pytest.raises(SettingsError):
         dashcam.record(TestModel(), permissions=[{"action": "perhaps"}])
-    with pytest.raises(TypeError):
+    with pytest.raises(SettingsError, match=r"colour.*record_session takes: session_id, agent"):
         dashcam.record(TestModel(), colour="red")
 
 

@@ -209,7 +209,7 @@ def test_hidden_and_queued_turns_say_so(store: SqliteStore) -> None:
     chat.assistant("new answer")
     chat.keep(store)
     old, new = load(store)
-    assert (old.hidden_at, old.error) == (NOW + 9, "lost")
+    assert (old.hidden_at, old.error) == (NOW + 9, "X: lost")
     assert (new.hidden_at, new.queued_at) == (None, NOW + 5)
     assert new.duration_ms == 500  # without the wait
 

@@ -59,7 +59,7 @@ def replay(
 ) -> None:
     """Run a recorded turn again.
 
-    The model gets what it was sent then, but for what you change. Its tool calls are answered from the recording; others stop the replay, unless --run-tools runs them. The outcome is a branch of the session, of the kind system:replay, and is shown beside the original. Exits with 1 if too little was recorded, or if the model fails.
+    The model gets what it was sent then, but for what you change. Its tool calls are answered from the recording; others stop the replay, unless --run-tools runs them. The outcome is a branch of the session, of the kind system:replay, and is shown beside the original. Exits with 1 if too little was recorded, if the model fails, or if the replay stops at a tool call.
     """
     _need_host()
     settings = settings_of(data, project)
@@ -70,6 +70,8 @@ def replay(
         _recall(settings, session_id, tool_call, named, tool_timeout, as_json)
         return
     if turn is None:
+        if model or system_prompt or changes:
+            raise SettingsError("Say which turn is to be replayed: --turn N. Without it you are told which can be.")
         _check_all(settings, session_id, as_json)
         return
     from dashcam.host.turn import Options
@@ -156,7 +158,7 @@ def _replay(settings: Settings, session_id: str, turn: int, options: Options, dr
         report = host.run(settings, store, session_id, turn, options)
     beside = _diff(settings, report)
     print_json({**msgspec.structs.asdict(report), "diff": beside}) if as_json else _print_report(report, beside)
-    if report.failed:
+    if report.failed or report.stopped:
         raise typer.Exit(ModelFailed.exit_code)
 
 
@@ -206,7 +208,7 @@ def _print_report(report: Replayed, beside: SessionDiff | None) -> None:
         out.print()
     if report.stopped:
         out.print(Text(inert(f"stopped: {report.stopped}"), "bold red"), soft_wrap=True)
-        if report.failed:
+        if report.failed and not (report.model or "").startswith("scripted"):
             err.print("Check its key and your network, or choose another with --model.")
     if beside:
         compare.show(beside, full=False)

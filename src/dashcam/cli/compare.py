@@ -186,9 +186,9 @@ def _facts(each: TurnDiff) -> Iterator[tuple[str, str, str]]:
 
 
 def _number(name: str, delta: Delta | None, said: Callable[[float], str]) -> Iterator[tuple[str, str, str]]:
-    if delta is None or delta.a == delta.b:
+    if delta is None or delta.a == delta.b or None in (delta.a, delta.b):  # what nobody told is no difference
         return
-    a, b = ("unknown" if number is None else said(number) for number in (delta.a, delta.b))
+    a, b = (said(number or 0) for number in (delta.a, delta.b))
     by = "" if delta.delta is None else f" ({'+' if delta.delta > 0 else '-'}{said(abs(delta.delta))})"
     yield name, a, f"{b}{by}"
 

@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from rich.text import Text
 
 from dashcam.cli.common import Data, Json, Project, reader_of, settings_of
 from dashcam.cli.listing import STATUS, print_sessions
-from dashcam.cli.output import count, err, inert, out, print_json
+from dashcam.cli.output import brief, count, err, inert, out, print_json
 from dashcam.cli.transcript import (
     model_name,
     moment,
@@ -29,11 +30,12 @@ from dashcam.cli.transcript import (
 )
 from dashcam.contracts.chat import ChatSession, object_of
 from dashcam.contracts.event import iso_of
-from dashcam.errors import NotFound, SessionNotFound, SettingsError
+from dashcam.errors import SessionNotFound, SettingsError
 from dashcam.store.base import Reader, SearchHit, SessionFilter, SessionSummary
 from dashcam.views import context
+from dashcam.views.catalog import tools_of
 from dashcam.views.context import TurnView, request_of, text_of
-from dashcam.views.turns import model_from
+from dashcam.views.turns import model_from, require_chat
 
 SNIPPETS = 3  # a session
 
@@ -52,13 +54,18 @@ def sessions(
         str | None, typer.Option(metavar="TIME", help="Only last active before then, told the same way.")
     ] = None,
     status: Annotated[str | None, typer.Option(metavar="STATE", help="Only these: busy, idle or error.")] = None,
-    text: Annotated[str | None, typer.Option(metavar="WORDS", help="Only where these words were said.")] = None,
+    text: Annotated[
+        str | None, typer.Option(metavar="WORDS", help="Only where one part holds all these words, or how they begin.")
+    ] = None,
     has_error: Annotated[
         bool | None, typer.Option("--has-error/--no-error", help="Only with, or without, anything that failed.")
     ] = None,
     min_cost: Annotated[float | None, typer.Option(min=0, metavar="USD", help="Only what cost this or more.")] = None,
     parent: Annotated[str | None, typer.Option(metavar="SESSION_ID", help="Only branches of this one.")] = None,
-    kind: Annotated[str, typer.Option(metavar="KIND", help="Whose: user, system, system:SOURCE, or all.")] = "user",
+    kind: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="Whose: user, system, system:SOURCE, or all [default: user]."),
+    ] = None,
     archived: Annotated[bool, typer.Option("--archived", help="List archived ones, too.")] = False,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 50,
     after: Annotated[str, typer.Option(metavar="SESSION_ID", help="Go on after this one, the last of a page.")] = "",
@@ -67,6 +74,9 @@ def sessions(
     as_json: Json = False,
 ) -> None:
     """List sessions, the most recently active first."""
+    if text is not None and not any(map(str.isalnum, text)):
+        raise SettingsError(f"--text {text!r:.40} holds no word to look for.")
+    kind = kind or ("all" if parent else "user")  # branches are mostly replays, which are the system's own
     wanted = SessionFilter(
         kind=None if kind == "all" else _checked("kind", kind, _KINDS),
         agent=agent,
@@ -83,6 +93,8 @@ def sessions(
         after=after,
     )
     with reader_of(settings_of(data, project)) as store:
+        if after and not store.sessions(SessionFilter(session_id=after, kind=None, archived=True)):
+            raise SessionNotFound(after, str(store.path))
         found = store.sessions(wanted)
         kinds = store.session_kinds(wanted)
         hits = {each.session_id: _hits(store, text, each.session_id) for each in found} if text else {}
@@ -116,7 +128,7 @@ def show(
     Each turn has what was said, the tool calls with their outcomes and the rules that let them through, tokens, cost, model, system prompt, tools, how full the context was and what the prompt cache lost.
     """
     with reader_of(settings_of(data, project)) as store:
-        session = _session(store, session_id, str(store.path))
+        session = require_chat(store, session_id)
         views = context.load(store, session.id) if turn is None else iter([context.load_turn(store, session.id, turn)])
         if as_json:
             _write_document(store, session, views, request)
@@ -130,7 +142,7 @@ def show(
                 print_section(f"system prompt {digest}", text_of(store.system_prompt, digest))
                 shown_prompt = digest
             if turn is not None:
-                _print_rest(view)
+                _print_rest(store, view)
             if request:
                 _print_requests(store, view)
 
@@ -139,7 +151,8 @@ def _beside(kinds: dict[str, int]) -> str:
     """How many of the sessions are the system's own; nothing where none is."""
     system = sum(number for kind, number in kinds.items() if kind.startswith("system"))
     total = sum(kinds.values())
-    return f"system: {system:,} of {count(total, 'session')} ({percent(system / total)})" if system else ""
+    share = f"{system:,} of {count(total, 'session')} ({percent(system / total)})"
+    return f"The system's own traffic: {share}. See it with: --kind system" if system else ""
 
 
 def _as_json(each: SessionSummary) -> dict[str, Any]:
@@ -161,17 +174,6 @@ def _hits(store: Reader, words: str, session_id: str) -> list[SearchHit]:
     return store.search(words, session_id=session_id, limit=SNIPPETS)
 
 
-def _session(store: Reader, session_id: str, where: str) -> ChatSession:
-    try:
-        return store.chat_session(session_id)
-    except SessionNotFound:
-        if store.traces(session_id):
-            raise NotFound(
-                f"Session {session_id!r} in {where} has records and no chat. See them with: dashcam session {session_id}"
-            ) from None
-        raise
-
-
 def _print_header(store: Reader, session: ChatSession) -> None:
     out.print(Text.assemble("session ", (inert(session.id), "bold cyan")))
     named = model_from(object_of(session.model_json))
@@ -187,7 +189,9 @@ def _print_header(store: Reader, session: ChatSession) -> None:
     if session.parent_id:
         print_line("branch of", inert(f"{session.parent_id} at {session.parent_message_id or 'an unknown message'}"))
     if branches:
-        print_line("branches", inert(", ".join(each.session_id for each in branches)))
+        named_ones = ", ".join(each.session_id for each in branches[:3])
+        more = f" and {len(branches) - 3} more (dashcam sessions --parent {session.id})" if len(branches) > 3 else ""
+        print_line("branches", inert(f"{named_ones}{more}"))
     counts = f"input {session.prompt_tokens:,} · output {session.completion_tokens:,} · reasoning "
     counts += f"{session.reasoning_tokens:,} · cache read {session.cache_read:,} · cache write {session.cache_write:,}"
     cost = money(session.cost_usd)
@@ -198,11 +202,15 @@ def _print_header(store: Reader, session: ChatSession) -> None:
     out.print()
 
 
-def _print_rest(view: TurnView) -> None:
+def _print_rest(store: Reader, view: TurnView) -> None:
     """What only a turn on its own shows: the tools offered, and the rules in force."""
     if view.turn.tools_available:
         called = set(view.turn.tools_called)
-        tools = (f"{'•' if name in called else ' '} {inert(name)}" for name in view.turn.tools_available)
+        described = descriptions(store, view.turn.tool_catalog_digest)
+        tools = [
+            f"{'•' if name in called else ' '} {inert(name)}  {brief(described.get(name, ''), 100)}".rstrip()
+            for name in view.turn.tools_available
+        ]
         print_section("tool catalog, with what was called marked", "\n".join(tools))
     rules = view.turn.permissions
     print_section("permission rules in force", "\n".join(map(rule_of, rules)) if rules else "none recorded")
@@ -210,13 +218,30 @@ def _print_rest(view: TurnView) -> None:
         print_section("what changed in the system prompt", view.prompt.diff)
 
 
+def descriptions(store: Reader, digest: str | None) -> dict[str, str]:
+    """What each tool of a catalog says of itself, in a line."""
+    told = {}
+    for name, tool in tools_of(text_of(store.tool_catalog, digest)).items():
+        inner = tool.get("function") if isinstance(tool, dict) and isinstance(tool.get("function"), dict) else tool
+        said = inner.get("description") if isinstance(inner, dict) else None
+        told[name] = " ".join(said.split()) if isinstance(said, str) else ""
+    return told
+
+
 def _print_requests(store: Reader, view: TurnView) -> None:
+    if not view.turn.calls:
+        out.print("  No request was recorded for this turn; one is when the model has answered.", style="dim")
     for number, each in enumerate(view.turn.calls, 1):
         body = request_of(store, each)
         out.print(Text(f"  request {number} of {len(view.turn.calls)}, {len(body):,} bytes", "dim"))
-        # To the letter, and still inert: control characters in JSON are escaped, those of other kinds are here.
-        out.print(readable(body.decode("utf-8", "backslashreplace")), soft_wrap=True)
+        out.print(readable(_indented(body)), soft_wrap=True)  # with --json it is there to the letter
         out.print()
+
+
+def _indented(body: bytes) -> str:
+    with suppress(ValueError, RecursionError):
+        body = msgspec.json.format(body, indent=2)
+    return body.decode("utf-8", "backslashreplace")
 
 
 def _write_document(store: Reader, session: ChatSession, views: Iterable[TurnView], requests: bool) -> None:
@@ -263,7 +288,8 @@ def _millis(text: str | None) -> int | None:
 def _checked(what: str, given: str, known: tuple[str, ...]) -> str:
     if given in known or (what == "kind" and given.startswith("system:")):
         return given
-    raise SettingsError(f"{given!r:.40} is no {what}. Choose from: {', '.join(known)}.")
+    more = ", system:SOURCE" if what == "kind" else ""
+    raise SettingsError(f"{given!r:.40} is no {what}. Choose from: {', '.join(known)}{more}.")
 
 
 COMMANDS = (sessions, show)

@@ -14,7 +14,7 @@ from rich.text import Text
 from dashcam.cli.output import brief, clock, count, duration, inert, out
 from dashcam.contracts.chat import USAGE, Model
 from dashcam.contracts.event import iso_of
-from dashcam.views.changes import Cache, CatalogChange, Change, Fill, PromptChange
+from dashcam.views.changes import LEAST_CACHED, Cache, CatalogChange, Change, Fill, PromptChange
 from dashcam.views.context import CallView, TurnView
 from dashcam.views.parts import (
     CompactionPart,
@@ -217,7 +217,8 @@ def rule_of(rule: Any) -> str:
         return brief(rule)
     named = (rule.get("action"), rule.get("permission"), rule.get("pattern"))
     told = " ".join(str(value) for value in named if value)
-    return told or brief(rule)
+    source = f" ({rule['source']})" if rule.get("source") else ""
+    return f"{told}{source}" if told else brief(rule)
 
 
 def _value(name: str, value: Any, full: bool) -> None:
@@ -272,10 +273,16 @@ def _usage(turn: Turn) -> list[str | tuple[str, str]]:
     return said
 
 
+# What Pydantic AI was told for itself; `--request` shows it.
+_OF_THE_LIBRARY = frozenset(("parameters", "instructions"))
+
+
 def _model(turn: Turn) -> Iterable[str]:
     if turn.model:
         yield inert(model_name(turn.model))
     for name, value in turn.settings.items():
+        if name in _OF_THE_LIBRARY:
+            continue
         yield f"{inert(name)} {brief(value, 40)}"
     if turn.duration_ms is not None:
         yield duration(turn.duration_ms)
@@ -342,7 +349,13 @@ def _change(change: Change) -> str:
 
 
 def _cache(cache: Cache) -> list[str | tuple[str, str]]:
-    said: list[str | tuple[str, str]] = [f"{percent(cache.share)} could come from the cache · "]
+    if cache.served:
+        told = f"{cache.served:,} tokens came from the cache"
+    elif cache.could_serve < LEAST_CACHED and not cache.lost:
+        return [("too little was sent before for a cache", "dim")]
+    else:
+        told = f"{percent(cache.share)} could come from the cache"
+    said: list[str | tuple[str, str]] = [f"{told} · "]
     if not cache.lost:
         return [*said, "nothing lost"]
     cost = f", {money(cache.lost_usd)} more" if cache.lost_usd else ""

@@ -29,6 +29,7 @@ _RUN_KEYS = frozenset(
     [
         *("timestamp", "usage", "run_id", "conversation_id", "metadata", "model_name", "finish_reason", "state"),
         *("provider_name", "provider_url", "provider_details", "provider_response_id", "instructions"),
+        *("model_id", "canonical_system", "workspace_ref", "history_digest", "failed_attempts"),
     ]
 )
 _CALL_ID_KEYS = frozenset(("tool_call_id", "tool_use_id", "toolCallId", "toolUseId", "call_id"))

@@ -95,7 +95,10 @@ class Answer:
         if self._step is None:
             self._tell_outcomes()
             self._step = Step(request or self._session.request(), is_timed)
-            self.reopen()
+            self.metadata.pop("stop_reason", None)
+            if self._step.request:
+                self.metadata |= _digests(self._step.request)
+            self.save()
         return self._step
 
     @property
@@ -202,8 +205,6 @@ class Answer:
         if said["content"]:
             self._session.conversation.say(said)
         self._add(usage, cost)
-        if step.request:
-            self.metadata |= _digests(step.request)
         self._writer.flush()
         self.save()
 

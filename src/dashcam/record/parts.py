@@ -78,7 +78,8 @@ class PartWriter:
     def _new_id(self, index: int) -> tuple[str, int]:
         if self._native_at is None:
             return new_id(PART)
-        return derived_id(PART, self._native_at, self._message_id, str(index)), self._native_at
+        part_id = derived_id(PART, self._native_at, self._message_id, str(index))
+        return part_id, self._native_at if self._is_past else now_ms()
 
     def flush(self) -> None:
         """Write all that waits."""

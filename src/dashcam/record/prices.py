@@ -6,7 +6,6 @@ record, and the record goes on without it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -63,8 +62,8 @@ def prices_of(provider: str | None, model: str) -> ModelPrices | None:
 
 @cache
 def warm() -> None:
-    """Load the table beside what the host does: it takes a tenth of a second, which somebody would wait for later."""
-    threading.Thread(target=prices_of, args=(None, "gpt-4o"), name="dashcam-prices", daemon=True).start()
+    """Load the table, which takes a tenth of a second: when recording begins, and not in the middle of a turn."""
+    prices_of(None, "gpt-4o")
 
 
 def _cost(provider: Any, model: Any, usage: Usage, at: datetime) -> float | None:

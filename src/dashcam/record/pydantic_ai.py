@@ -21,7 +21,7 @@ from pydantic_ai.tools import RunContext
 
 from dashcam.contracts.chat import SESSION, Model
 from dashcam.contracts.identity import fault_of_id
-from dashcam.errors import UnjoinableRecord
+from dashcam.errors import SettingsError, UnjoinableRecord
 from dashcam.record.options import rule_of
 from dashcam.record.pydantic_sessions import Lane, Session, current_run, run_id_of
 from dashcam.record.pydantic_take import Take
@@ -35,7 +35,7 @@ def record(
     *,
     session: SessionRecorder | None = None,
     session_id: str | None = None,
-    agent: str = "agent",
+    agent: str | None = None,
     **options: Any,
 ) -> RecordingModel:
     """The same model, recorded: `agent = Agent(dashcam.record("openai:gpt-5"))`.
@@ -43,10 +43,17 @@ def record(
     A request belongs to `session`, to the session `session_id`, to that of the current trace, to the
     conversation of its messages, or to a session of its own: the first of these that there is. Runs at the
     same time in one session are told as messages of their own. A message history that this process hasn't
-    recorded is told as earlier turns, without model calls. `options` are those of `record_session`.
+    recorded is told as earlier turns, without model calls. `agent` is by default the name that the agent has.
+    `options` are those of `record_session`.
     """
     # What can't be used is told here, and not lost in a run.
-    inspect.signature(SessionRecorder).bind(session_id, agent=agent, **options)
+    try:
+        inspect.signature(SessionRecorder).bind(session_id, **options)
+    except TypeError as error:
+        known = ", ".join(inspect.signature(SessionRecorder).parameters)
+        raise SettingsError(
+            f"dashcam.record: {error}. It takes a model, session, and what record_session takes: {known}."
+        ) from None
     for rule in options.get("permissions", ()):
         rule_of(rule)
     if session_id is not None:
@@ -63,13 +70,13 @@ class RecordingModel(WrapperModel):
         *,
         session: SessionRecorder | None,
         session_id: str | None,
-        agent: str,
+        agent: str | None,
         options: dict[str, Any],
     ) -> None:
         super().__init__(cast("KnownModelName", wrapped))
         self._session, self._session_id = session, session_id
         self.owner: object = session or self  # of recorders: models that were given one share it
-        self._options: dict[str, Any] = {"agent": agent, **options}
+        self._agent, self._options = agent, options
 
     async def request(
         self,
@@ -122,9 +129,11 @@ class RecordingModel(WrapperModel):
         session_id = session_id or new_id(SESSION)[0]
         return session_id, trace if trace and trace.session_id == session_id else None
 
-    def lane(self, known: Session, session_id: str, trace: Trace | None) -> Lane:
+    def lane(self, known: Session, session_id: str, trace: Trace | None, run: Any) -> Lane:
         """A recorder of its own for a run: the host's, where it gave one that isn't in use."""
         if self._session and all(lane.chat is not self._session for lane in known.lanes):
             return Lane(self._session, self.owner, is_ours=False)
         model = Model(provider_id=self.wrapped.system, model_id=self.wrapped.model_name)
-        return Lane(record_session(session_id, **{"model": model, "trace": trace, **self._options}), self.owner)
+        name = self._agent or getattr(getattr(run, "agent", None), "name", None) or "agent"
+        chat = record_session(session_id, **{"model": model, "trace": trace, "agent": name, **self._options})
+        return Lane(chat, self.owner)

@@ -71,7 +71,7 @@ class Take:
             known.retries.update(said.retry_times(getattr(run, "messages", None) or messages))
             news = known.news(messages, bodies, run_id)
             lane = known.lane(
-                model.owner, run_id, trace, said.call_ids(messages), lambda: model.lane(known, session_id, trace)
+                model.owner, run_id, trace, said.call_ids(messages), lambda: model.lane(known, session_id, trace, run)
             )
         try:
             with lane.chat.lock:

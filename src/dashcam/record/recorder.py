@@ -31,7 +31,18 @@ from dashcam.record.conversation import Conversation
 from dashcam.record.guard import fails_open
 from dashcam.record.lines import Lines, OpenSpan
 from dashcam.record.messages import MessageRows, Native
-from dashcam.record.options import ModelName, Rule, message_of, model_of, rule_of, trace_for
+from dashcam.record.options import (
+    ModelName,
+    Rule,
+    check_request,
+    message_of,
+    model_of,
+    rule_of,
+    rules_of,
+    settings_of,
+    text_of,
+    trace_for,
+)
 from dashcam.record.parts import scrubbed
 from dashcam.record.reply import Reply
 from dashcam.record.saving import Saving
@@ -43,7 +54,11 @@ Handed = Mapping[str, Any] | str | bytes | Request
 
 
 class SessionRecorder:
-    """Records one session. Made by `dashcam.record_session`; safe to use from several threads."""
+    """Records one session: `with dashcam.record_session("chat-42", agent="support") as chat:`.
+
+    Without a session id, that of the current trace is used, or one is minted. Safe to use from several threads;
+    what is told after `close()` begins another run of the same session.
+    """
 
     def __init__(
         self,
@@ -68,8 +83,8 @@ class SessionRecorder:
         self.id = self.trace.session_id
         self.agent, self.model = agent, model_of(model)
         self.system_prompt, self.tools = system_prompt, tools
-        self.settings: dict[str, Any] = dict(settings or {})
-        rules: list[dict[str, Any]] = [msgspec.to_builtins(rule_of(rule)) for rule in permissions]
+        self.settings: dict[str, Any] = settings_of(settings)
+        rules = rules_of(permissions)
         self.saving = saving or Saving()
         self._parents = {"parent_id": parent_id, "parent_message_id": parent_message_id}
         self._workspace = None if workspace_root is None else str(workspace_root)
@@ -78,6 +93,7 @@ class SessionRecorder:
         self._answer: Answer | None = None
         self._native: Native | None = None  # of the message that waits for its answer
         self._turns = 0
+        self._archived_at: int | None = None
         self._is_closed = False
         self.lines = Lines(self.trace)
         self.calls = Calls(self.lines)
@@ -118,12 +134,12 @@ class SessionRecorder:
         `references` are paths of which path, size and digest are kept. `parts` are AI SDK parts as they are.
         `native` is how the host's own records know the message, if another process may tell it again.
         """
+        data: list[dict[str, Any]] = [] if text is None else [{"type": "text", "text": text_of(text)}]
+        data += [dict(part) for part in parts]
+        data += [*map(attachment, attachments), *map(reference, references)]
         with self.lock:
             self.end_turn()
             self._turns += 1
-            data: list[dict[str, Any]] = [] if text is None else [{"type": "text", "text": text}]
-            data += [dict(part) for part in parts]
-            data += [*map(attachment, attachments), *map(reference, references)]
             self._turn = self._begin_turn()
             message_id = self._messages.add("user", data, metadata, len(self.conversation), native)
             self._native = native
@@ -159,6 +175,7 @@ class SessionRecorder:
         (messages, tools, system, settings). `facts`: usage, cost_usd, first_token_ms, latency_ms,
         response_id, error.
         """
+        check_request(request)
         with self.lock:
             self._set(model=model, system_prompt=system_prompt, tools=tools, settings=settings)
             answer = self._open_answer()
@@ -170,7 +187,7 @@ class SessionRecorder:
             if reasoning is not None:
                 answer.put({"type": "reasoning", "text": reasoning, "state": "done"})
             if text is not None:
-                answer.put({"type": "text", "text": text, "state": "done"})
+                answer.put({"type": "text", "text": text_of(text), "state": "done"})
                 if stop_reason:
                     answer.finish(stop_reason)
                 elif not answer.is_pending:
@@ -188,14 +205,14 @@ class SessionRecorder:
         permission: Rule | None = None,
     ) -> str:
         """The model calls a tool; return the call's id. `permission` is the rule that let it."""
+        rule = None if permission is None else rule_of(permission)  # before anything is written
         with self.lock:
             call_id = tool_call_id or f"call_{new_id('')[0]}"
             answer = self._open_answer()
             answer.step()
             answer.reopen()
             answer.put({"type": f"tool-{tool}", "toolCallId": call_id, "state": state, "input": input})
-            if permission is not None:
-                rule = rule_of(permission)
+            if rule is not None:
                 self.decide(call_id, tool, rule.action, rule=rule)
             return call_id
 
@@ -346,8 +363,10 @@ class SessionRecorder:
             turn, self._turn = self._turn, None
             failure = None if error is None else {"type": type(error).__qualname__, "message": message_of(error)}
             if answer:
+                if answer.is_pending and not (stop_reason or failure):
+                    failure = {"type": "unfinished", "message": "The turn ended before its tool calls did."}
                 if answer.is_open or stop_reason or failure:
-                    answer.finish(stop_reason or ("abort" if answer.is_pending else "stop"), failure)
+                    answer.finish(stop_reason or ("error" if failure else "stop"), failure)
                 answer.close()
             if turn:
                 reason = answer.metadata.get("stop_reason") if answer else stop_reason or "no answer"
@@ -361,6 +380,13 @@ class SessionRecorder:
     def abort(self, reason: str = "abort") -> None:
         """The user stopped the turn: what there is stays as it is."""
         self.end_turn(reason)
+
+    @fails_open
+    def archive(self) -> None:
+        """Leave the session out of lists, unless they ask for archived ones; nothing is deleted."""
+        with self.lock:
+            self._archived_at = now_ms()
+            self._write_session()
 
     @fails_open
     def close(self, error: BaseException | None = None) -> None:
@@ -406,6 +432,7 @@ class SessionRecorder:
             "metadata": {**scrubbed(self._metadata), "kind": self.trace.kind},
             "created_at": self._created_at,
             "updated_at": now_ms(),
+            "archived_at": self._archived_at,
             **self._parents,
         }
         self.lines.row("chat.session", {name: value for name, value in row.items() if value is not None})
@@ -449,7 +476,7 @@ class SessionRecorder:
         if tools is not None:
             self.tools = tools
         if settings is not None:
-            self.settings = dict(settings)
+            self.settings = settings_of(settings)
         if model is not None and model_of(model) != self.model:
             self.model = model_of(model)
             self._write_session()
@@ -457,11 +484,4 @@ class SessionRecorder:
             self._answer.metadata["model"] = {**msgspec.to_builtins(self.model), **scrubbed(self.settings)}
 
 
-def record_session(session_id: str | None = None, **options: Any) -> SessionRecorder:
-    """Record a chat session: `with dashcam.record_session("chat-42", agent="support") as chat:`.
-
-    Without a session id, that of the current trace is used, or one is minted. Options: agent, model,
-    system_prompt, tools, settings, permissions, workspace_root, metadata, parent_id, parent_message_id,
-    kind, trace, saving.
-    """
-    return SessionRecorder(session_id, **options)
+record_session = SessionRecorder  # a verb for what one does with it

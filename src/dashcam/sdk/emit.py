@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -49,6 +50,7 @@ class Recorder:
         self.redactor = Redactor(settings.redaction)
         self.shipper = _shipper_for(settings)
         self.malformed = self.redacted = self.unencodable = self.failed = 0
+        self.last_failure: str | None = None
         self._plans: dict[tuple[str, ...], Plan] = {}
 
     def record(
@@ -109,6 +111,7 @@ class Recorder:
     def lost(self) -> None:
         """Count a record that is gone through our own fault, and say so once."""
         self.failed += 1
+        self.last_failure = f"{sys.exc_info()[1]!r:.200}"
         if self.failed == 1:
             with suppress(Exception):  # a handler of the host's may fail, too
                 log.warning("A record was lost inside dashcam; the agent goes on.", exc_info=True)
@@ -167,7 +170,7 @@ class Recorder:
             "malformed": self.malformed,
             "redacted": self.redacted,
             "unencodable": self.unencodable,
-            "last_error": journal.last_error,
+            "last_error": journal.last_error or self.last_failure,
             "journals": str(self.settings.journals),
             **({"ship": self.shipper.stats()} if self.shipper else {}),
         }

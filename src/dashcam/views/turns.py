@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from dashcam.contracts.call import ModelCall
-from dashcam.contracts.chat import ChatMessage, ChatPart, Model, Usage, object_of, usage_of
-from dashcam.errors import ContentNotFound, NotFound
+from dashcam.contracts.chat import ChatMessage, ChatPart, ChatSession, Model, Usage, object_of, usage_of
+from dashcam.errors import ContentNotFound, NotFound, SessionNotFound
 from dashcam.store.base import EventFilter, Reader
 from dashcam.views.catalog import tools_of
 from dashcam.views.parts import Decision, Part, TextPart, ToolPart, decision_of, part_of
@@ -98,14 +98,26 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(store: Reader, session_id: str) -> Iterator[Turn]:
-    """The turns of a session, the first one first; raises SessionNotFound where there is no such chat."""
-    store.chat_session(session_id)
+    """The turns of a session, the first one first; raises NotFound where there is no such chat."""
+    require_chat(store, session_id)
     return _turns(store, session_id)
+
+
+def require_chat(store: Reader, session_id: str) -> ChatSession:
+    """The session's row; where there are only events of it, that is said."""
+    try:
+        return store.chat_session(session_id)
+    except SessionNotFound:
+        if store.traces(session_id):
+            raise NotFound(
+                f"Session {session_id!r} has records and no chat. See them with: dashcam session {session_id}"
+            ) from None
+        raise
 
 
 def at(store: Reader, session_id: str, number: int) -> tuple[Turn | None, Turn]:
     """One turn, and the answered one before it; only the parts of these two are read."""
-    store.chat_session(session_id)
+    require_chat(store, session_id)
     answered: tuple[int, list[ChatMessage]] | None = None
     place = 0
     for place, rows in enumerate(grouped(store.chat_messages(session_id)), 1):
@@ -284,11 +296,12 @@ def _duration(asked: list[Message], answers: list[Message], queued_at: int | Non
 
 
 def _error(value: Any) -> str | None:
-    """An error as text: the recorder's own are, what an import brings may be an object."""
+    """An error as text: its type, if it is told, and what it says."""
     if value is None or isinstance(value, str):
         return value or None
     if isinstance(value, dict) and isinstance(value.get("message"), str):
-        return str(value["message"])
+        kind = value.get("type")
+        return f"{kind}: {value['message']}" if isinstance(kind, str) and kind != "error" else str(value["message"])
     return msgspec.json.encode(value).decode()
 
 

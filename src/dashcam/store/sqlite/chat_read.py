@@ -34,7 +34,7 @@ _WHERE = {
     "since": "f.last_at >= :since",
     "until": "f.last_at <= :until",
     "status": f"{_STATUS} = :status",
-    "has_error": "(f.errors > 0) = :has_error",
+    "has_error": f"(f.errors > 0 OR {_STATUS} = 'error') = :has_error",
     "min_cost": "s.cost_usd >= :min_cost",
     "parent": "s.parent_id = :parent",
     "text": f"f.session_id IN (SELECT p.session_id FROM {MATCHES})",
