@@ -83,6 +83,76 @@ REPORTS: dict[str, tuple[Any, Usage]] = {
         ),
         NO_WRITE,
     ),
+    "OpenRouter": (
+        {
+            "prompt_tokens": 1000,
+            "prompt_tokens_details": {"cached_tokens": 600, "cache_write_tokens": 100},
+            "completion_tokens": 200,
+            "completion_tokens_details": {"reasoning_tokens": 50},
+            "total_tokens": 1200,
+            "cost": 0.01,
+        },
+        WHOLE,
+    ),
+    "DeepSeek": (
+        {
+            "prompt_tokens": 1000,
+            "prompt_cache_hit_tokens": 600,
+            "prompt_cache_miss_tokens": 400,
+            "completion_tokens": 200,
+            "completion_tokens_details": {"reasoning_tokens": 50},
+            "total_tokens": 1200,
+        },
+        NO_WRITE,
+    ),
+    "DeepSeek, who says the same in OpenAI's words too": (
+        {
+            "prompt_tokens": 1000,
+            "prompt_tokens_details": {"cached_tokens": 600},
+            "prompt_cache_hit_tokens": 600,
+            "prompt_cache_miss_tokens": 400,
+            "completion_tokens": 150,
+        },
+        Usage(input=400, output=150, cache_read=600),
+    ),
+    "Bedrock Converse": (
+        {
+            "inputTokens": 300,
+            "outputTokens": 200,
+            "totalTokens": 1200,
+            "cacheReadInputTokens": 600,
+            "cacheWriteInputTokens": 100,
+        },
+        Usage(input=300, output=200, cache_read=600, cache_write=100),
+    ),
+    "Bedrock Converse without a cache": (
+        {"inputTokens": 7, "outputTokens": 3, "totalTokens": 10},
+        Usage(input=7, output=3),
+    ),
+    "LangChain": (
+        {
+            "input_tokens": 1000,
+            "output_tokens": 200,
+            "total_tokens": 1200,
+            "input_token_details": {"cache_read": 600, "cache_creation": 100, "audio": 0},
+            "output_token_details": {"reasoning": 50},
+        },
+        WHOLE,
+    ),
+    "LangChain, what the cache took told by how long it is kept": (
+        {
+            "input_tokens": 1000,
+            "output_tokens": 200,
+            "input_token_details": {
+                "cache_read": 600,
+                "cache_creation": 0,
+                "ephemeral_5m_input_tokens": 70,
+                "ephemeral_1h_input_tokens": 30,
+            },
+            "output_token_details": {"reasoning": 50},
+        },
+        WHOLE,
+    ),
     "OpenAI responses": (
         {
             "input_tokens": 1000,
@@ -161,15 +231,9 @@ def test_each_reporter_comes_out_in_parts_that_do_not_overlap(reporter: str) -> 
     assert usage_from(reported) == expected
 
 
-def test_ai_sdk_5_hands_on_anthropics_input_without_the_cache() -> None:
-    reported = {"inputTokens": 300, "outputTokens": 200, "cachedInputTokens": 600}
-    assert usage_from(reported, "anthropic.messages") == Usage(input=300, output=200, cache_read=600)
-    assert usage_from(reported | {"inputTokens": 900}, "openai") == Usage(input=300, output=200, cache_read=600)
-
-
-def test_ai_sdk_6_tells_the_cache_apart_for_anthropic_too() -> None:
-    reported, expected = REPORTS["AI SDK 6"]
-    assert usage_from(reported, "anthropic") == expected
+def test_what_the_ai_sdk_says_the_cache_took_is_part_of_its_input() -> None:
+    reported = {"inputTokens": 150, "inputTokenDetails": {"cacheWriteTokens": 50}, "outputTokens": 9}
+    assert usage_from(reported) == Usage(input=100, output=9, cache_write=50)
 
 
 def test_a_report_that_contradicts_itself_never_goes_below_nothing() -> None:
@@ -233,6 +297,41 @@ def test_the_total_is_the_reported_one_and_nothing_cached_counts_twice(
             },
             sent + said,
         ),
+        "OpenRouter": (
+            {
+                "prompt_tokens": sent,
+                "prompt_tokens_details": {"cached_tokens": read, "cache_write_tokens": write},
+                "completion_tokens": said,
+            },
+            sent + said,
+        ),
+        "DeepSeek": (
+            {
+                "prompt_tokens": sent,
+                "prompt_cache_hit_tokens": read,
+                "prompt_cache_miss_tokens": sent - read,
+                "completion_tokens": said,
+            },
+            sent + said,
+        ),
+        "Bedrock Converse": (
+            {
+                "inputTokens": fresh,
+                "cacheReadInputTokens": read,
+                "cacheWriteInputTokens": write,
+                "outputTokens": said,
+            },
+            sent + said,
+        ),
+        "LangChain": (
+            {
+                "input_tokens": sent,
+                "input_token_details": {"cache_read": read, "cache_creation": write},
+                "output_tokens": said,
+                "output_token_details": {"reasoning": reasoning},
+            },
+            sent + said,
+        ),
         "OpenAI responses": (
             {
                 "input_tokens": sent,
@@ -280,7 +379,9 @@ def test_the_total_is_the_reported_one_and_nothing_cached_counts_twice(
 _names = st.sampled_from(
     ["input", "output", "cache_read", "inputTokens", "inputTokenDetails", "cacheReadTokens", "cachedInputTokens",
      "prompt_tokens", "prompt_tokens_details", "cached_tokens", "input_tokens", "output_tokens", "details",
-     "cache_read_input_tokens", "cache_read_tokens", "promptTokenCount", "reasoning_tokens"]
+     "cache_read_input_tokens", "cache_read_tokens", "promptTokenCount", "reasoning_tokens", "cacheReadInputTokens",
+     "cacheWriteInputTokens", "prompt_cache_hit_tokens", "input_token_details", "cache_creation", "cache_write_tokens",
+     "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"]
 )  # fmt: skip
 _nonsense = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
@@ -293,3 +394,19 @@ _nonsense = st.recursive(
 def test_whatever_is_reported_no_count_is_negative(reported: object) -> None:
     usage = usage_from(reported)
     assert usage is None or all(isinstance(getattr(usage, name), int) and getattr(usage, name) >= 0 for name in USAGE)
+
+
+@given(whole=_counts, read=_counts, write=_counts)
+def test_where_the_cache_is_within_the_input_the_two_are_never_added_up(whole: int, read: int, write: int) -> None:
+    """The larger of the input and its cached part, even where that is larger than the whole."""
+    reports: list[dict[str, Any]] = [
+        {"inputTokens": whole, "inputTokenDetails": {"cacheReadTokens": read, "cacheWriteTokens": write}},
+        {"inputTokens": whole, "cachedInputTokens": read, "inputTokenDetails": {"cacheWriteTokens": write}},
+        {"prompt_tokens": whole, "prompt_tokens_details": {"cached_tokens": read, "cache_write_tokens": write}},
+        {"input_tokens": whole, "input_token_details": {"cache_read": read, "cache_creation": write}},
+        {"input_tokens": whole, "cache_read_tokens": read, "cache_write_tokens": write},
+    ]
+    for reported in reports:
+        usage = usage_from(reported)
+        assert usage is not None
+        assert usage.context == max(whole, read + write)

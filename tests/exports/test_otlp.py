@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,15 +16,16 @@ from google.protobuf import json_format  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from sample_sessions import NOW, SESSION, TRACE, conversation, event, fill
 
+import dashcam
 from dashcam.contracts.identity import otel_trace_id, root_span_id
 from dashcam.errors import DashcamError, SettingsError
 from dashcam.exports import otlp, post
 from dashcam.record.projector import project_all
 from dashcam.store.base import Batch
-from dashcam.store.sqlite.store import SqliteStore
+from dashcam.store.sqlite.store import SqliteReader, SqliteStore
 
 
-def spans(store: SqliteStore, *sessions: str) -> list[dict[str, Any]]:
+def spans(store: SqliteReader, *sessions: str) -> list[dict[str, Any]]:
     document = json.loads(b"".join(otlp.write(store, sessions or (SESSION,))))
     assert list(document) == ["resourceSpans"]
     return [
@@ -94,6 +95,47 @@ def test_a_call_is_told_in_the_words_of_the_conventions(store: SqliteStore) -> N
     assert told["gen_ai.usage.cache_read.input_tokens"] == "5"
     assert "gen_ai.usage.cache_creation.input_tokens" not in told  # unknown is not 0
     assert int(call["endTimeUnixNano"]) - int(call["startTimeUnixNano"]) == 3_500_000
+
+
+def test_the_spans_of_a_recorded_session_say_what_the_contract_names(opened: Callable[[], SqliteReader]) -> None:
+    usage = {"input": 900, "output": 12, "reasoning": 3, "cache_read": 50, "cache_write": 7}
+    rule: dict[str, Any] = {"permission": "refund", "pattern": "1*", "action": "allow", "source": "project"}
+    with dashcam.record_session("chat", agent="shop", model="openai:gpt-5", permissions=[rule]) as chat:
+        chat.user("Refund it")
+        chat.tool_result(chat.tool_call("find", {"id": 1}, tool_call_id="c1"), {"truncated": True})
+        chat.tool_result(chat.tool_call("refund", {"id": 1}, tool_call_id="c2", permission=rule), error="too late")
+        chat.assistant("I can't.", usage=usage, stop_reason="end_turn")
+        chat.compaction("It was about a refund", summarized=4, usage={"input": 30, "output": 5})
+    found: dict[str, list[dict[str, Any]]] = {}
+    for span in spans(opened(), "chat"):
+        found.setdefault(span["name"], []).append(attributes(span))
+    (run,), (turn,), (compaction,), (permission,) = (
+        found[name] for name in ("session.run", "session.turn", "compaction.run", "permission.evaluate")
+    )
+    assert {"session_id": "chat", "agent": "shop", "model_id": "gpt-5", "provider_id": "openai"}.items() <= run.items()
+    counts = {f"tokens.{name}": str(count) for name, count in usage.items()}
+    assert {"turn_index": "1", "stop_reason": "end_turn", "tokens": "972", **counts}.items() <= turn.items()
+    good, bad = found["tool.call"]
+    assert {"tool_id": "find", "tool_call_id": "c1", "truncated": True}.items() <= good.items()
+    assert {"tool_id": "refund", "tool_call_id": "c2", "truncated": False, "error": "too late"}.items() <= bad.items()
+    assert "error" not in good
+    assert all(timed["duration_ms"] > 0 for timed in (turn, good, bad))
+    summed = {"session_id": "chat", "summarized_message_count": "4", "input_tokens": "30", "output_tokens": "5"}
+    assert summed.items() <= compaction.items()
+    decided = {"tool_id": "refund", "pattern": "1*", "action": "allow", "source": "project"}
+    assert decided.items() <= permission.items()
+
+
+@pytest.mark.parametrize("tokens", [{}, None, "many", {"input": -1}, [1]])
+def test_tokens_that_nobody_counted_are_not_none(store: SqliteStore, tokens: object) -> None:
+    told: dict[str, Any] = {"name": "session.turn", "span_id": "00f067aa0ba902b7", "tokens": tokens}
+    store.append(
+        Batch(events=[event(0, "span_ended", **told), event(1, "span_ended", name="tool.call", status="error")])
+    )
+    found = spans(store)
+    check(found)
+    assert not [name for span in found for name in attributes(span) if name.startswith("tokens.")]
+    assert [attributes(span)["error"] for span in found if span["name"] == "tool.call"] == ["failed"]
 
 
 def test_a_trace_id_of_any_kind_becomes_one_of_opentelemetry(store: SqliteStore) -> None:

@@ -8,6 +8,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from dashcam.host.tools import Tools
 from dashcam.host.turn import Options
 from dashcam.record.branch import branch
 from dashcam.record.pydantic_ai import record
-from dashcam.record.recorder import record_session
+from dashcam.record.recorder import SessionRecorder, record_session
 from dashcam.record.refresh import open_current
 from dashcam.sdk import emit
 from dashcam.sdk.settings import Settings
@@ -448,22 +449,99 @@ def test_what_can_not_be_sent_again_is_missing(settings: Settings, opened: Any) 
 def test_a_recording_without_answers_can_not_be_played_back(settings: Settings, opened: Any) -> None:
     with record_session("chat", agent="a", model="openai:gpt-5") as recorder:
         recorder.user("hi")
-        recorder.begin_step()
-        recorder.end_step(error="over capacity")
+        recorder.begin_step({"messages": [USER]})
+        recorder.end_step(output={"role": "wizard"})
     report = replay.run(settings, opened(), "chat", 1, RECORDED)
-    assert "can't be said again: over capacity" in (report.stopped or "")
+    assert "The recorded answer 1 can't be said again: output: the role 'wizard' is not known" in (report.stopped or "")
+    assert turns.at(opened(), report.branch_id or "", 1)[1].stop_reason == "error"
 
 
+def fails_at_once(recorder: SessionRecorder) -> None:
+    recorder.begin_step()
+    raise RuntimeError("over capacity")
+
+
+def fails_and_is_not_told_to_have_ended_so(recorder: SessionRecorder) -> None:
+    recorder.begin_step()
+    recorder.end_step(error="over capacity")
+
+
+def fails_in_the_middle_of_a_word(recorder: SessionRecorder) -> None:
+    recorder.chunk({"type": "start-step"})
+    recorder.chunk({"type": "text-start", "id": "1"})
+    recorder.chunk({"type": "text-delta", "id": "1", "delta": "It is on its w"})
+    recorder.chunk({"type": "error", "errorText": "over capacity"})
+
+
+def fails_while_a_tool_runs(recorder: SessionRecorder) -> None:
+    recorder.tool_call("lookup", {"order": 7}, tool_call_id="c1")
+    raise RuntimeError("over capacity")
+
+
+def fails_after_a_tool_has_run(recorder: SessionRecorder) -> None:
+    recorder.tool_result(recorder.tool_call("lookup", {"order": 7}, tool_call_id="c1"), "shipped")
+    raise RuntimeError("over capacity")
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        fails_at_once,
+        fails_and_is_not_told_to_have_ended_so,
+        fails_in_the_middle_of_a_word,
+        fails_while_a_tool_runs,
+        fails_after_a_tool_has_run,
+    ],
+)
+def test_a_turn_that_failed_is_played_back_to_the_same_end(
+    fail: Callable[[SessionRecorder], None], settings: Settings, opened: Any
+) -> None:
+    with suppress(RuntimeError), record_session("chat", agent="a", model="openai:gpt-5", tools=CATALOG) as recorder:
+        recorder.user("Where is order 7?")
+        fail(recorder)
+    report = replay.run(settings, opened(), "chat", 1, RECORDED)
+    assert (report.stopped or "").endswith("over capacity")
+    assert (report.steps, report.failed) == (1, fail is not fails_after_a_tool_has_run)
+    store = opened()
+    then, now = (turns.at(store, each, 1)[1] for each in ("chat", report.branch_id or ""))
+    assert (now.stop_reason, now.error) == (then.stop_reason, then.error)
+    assert [call.error for call in now.calls] == [call.error for call in then.calls]
+    found = diff.load_pair(store, "chat", 1, report.branch_id or "", 1)
+    assert (found.diverged_at, found.turns[0].changed) == (None, [])
+
+
+@pytest.mark.parametrize("reason", ["length", "content-filter", "abort"])
+def test_a_turn_is_played_back_to_the_end_that_it_had(reason: str, settings: Settings, opened: Any) -> None:
+    with record_session("chat", agent="a", model="openai:gpt-5") as recorder:
+        recorder.user("hi")
+        recorder.assistant("It is on", stop_reason=reason)
+    report = replay.run(settings, opened(), "chat", 1, RECORDED)
+    assert report.stopped is None
+    assert turns.at(opened(), report.branch_id or "", 1)[1].stop_reason == reason
+
+
+def test_a_turn_that_ended_with_a_tools_outcome_is_not_asked_for_more(settings: Settings, opened: Any) -> None:
+    with record_session("chat", agent="a", model="openai:gpt-5", tools=CATALOG) as recorder:
+        recorder.user("Where is order 7?")
+        recorder.tool_result(recorder.tool_call("lookup", {"order": 7}), "shipped")
+        recorder.end_turn("tool-calls")
+    report = replay.run(settings, opened(), "chat", 1, RECORDED)
+    assert (report.stopped, report.steps, outcomes(report)) == (None, 1, [("lookup", "hit", "recording")])
+    assert turns.at(opened(), report.branch_id or "", 1)[1].stop_reason == "tool-calls"
+
+
+@pytest.mark.parametrize("said", [None, "h"])
 def test_an_answer_that_failed_and_was_asked_for_again_is_played_back_as_it_came_in_the_end(
-    settings: Settings, opened: Any
+    said: str | None, settings: Settings, opened: Any
 ) -> None:
     with record_session("chat", agent="a", model="openai:gpt-5") as recorder:
         recorder.user("hi")
         recorder.begin_step()
-        recorder.end_step(error="over capacity")
+        recorder.end_step(error="over capacity", output=said)
         recorder.assistant("ho")
     report = replay.run(settings, opened(), "chat", 1, RECORDED)
     assert (report.stopped, report.steps) == (None, 1)
+    assert turns.at(opened(), report.branch_id or "", 1)[1].assistant_text == "ho"
 
 
 # Whole sessions of Pydantic AI

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import os
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,14 @@ from hypothesis import strategies as st
 
 import dashcam
 from dashcam.contracts.chat import ChatMessage, ChatPart, ChatSession, Usage
-from dashcam.contracts.content import context_digest
 from dashcam.errors import SettingsError, UnreadableInput
 from dashcam.record.recorder import SessionRecorder, record_session
 from dashcam.record.refresh import open_current
-from dashcam.record.saving import Saving
 from dashcam.sdk import emit
 from dashcam.sdk.settings import settings_from
 from dashcam.store.base import EventFilter, SessionFilter
 from dashcam.store.sqlite.store import SqliteReader
+from dashcam.views.context import request_of
 
 KEY = "sk-ant-api03-AbCdEf0123456789AbCdEf0123456789"
 
@@ -153,26 +154,44 @@ def test_each_model_call_leads_to_the_exact_request(opened: Any) -> None:
     assert {call.message_id for call in calls} == {m.id for m in store.chat_messages("s") if m.role == "assistant"}
 
 
-def test_a_request_given_as_sent_is_kept_byte_for_byte(opened: Any) -> None:
-    """Cache markers, signatures, white space and the order of keys included."""
-    raw = (
-        b'{"model": "claude-x", "max_tokens": 9, "system": [{"type":"text","text":"Be kind.",'
-        b'"cache_control":{"type":"ephemeral"}}], "tools": [{"name": "b"}, {"name": "a"}], "messages": ['
-        b'{"role": "user",  "content": "hi"}, {"content": [{"type":"thinking","signature":"abc=="}], "role": "assistant"}]}'
-    )
-    with record_session("s", agent="a", model="anthropic:claude-x") as chat:
+REQUESTS = {
+    "anthropic": b'{"model": "claude-x", "max_tokens": 9, "system": [{"type":"text","text":"Be kind.","cache_control":'
+    b'{"type":"ephemeral"}}], "tools": [ {"name": "b\\u00e9"}, {"name": "a"}], "messages": [{"role": "user",  "content": "hi"}'
+    b', {"content": [{"type":"thinking","signature":"abc=="}], "role": "assistant"} ],"metadata":null}',
+    "openai": b'{"messages":[{"role":"system","content":"Be kind."},{"role":"user","content":"hi]}"}],"model":"claude-x","n":1}',
+    "responses": b'{"instructions":"Be kind.","input":[{"role":"user","content":"hi"}] ,"model":"claude-x"}',
+    "gemini": b'{"contents":[{"role":"user","parts":[{"text":"hi"}]}],"systemInstruction":{"parts":[{"text":"Be kind."}]},'
+    b'"model":"claude-x"}',
+}
+
+
+@pytest.mark.parametrize("raw", REQUESTS.values(), ids=REQUESTS.keys())
+def test_a_request_given_as_sent_comes_back_byte_for_byte(opened: Any, raw: bytes) -> None:
+    """Cache markers, signatures, escapes, white space and the order of keys included."""
+    with record_session("s", agent="a", model="anthropic:claude-3") as chat:
         chat.user("hi")
         chat.assistant("yes", request=raw)
+        chat.assistant("again", request=raw.decode())
+        chat.assistant("and again", request=msgspec.json.decode(raw))
     store = opened()
-    (call,) = store.model_calls(session_id="s")
-    digests = store.context(bytes.fromhex(call.context_digest))
-    bodies = store.bodies(digests)
-    sent = b"[" + b",".join(bodies[digest] for digest in digests) + b"]"
-    assert sent == raw[raw.index(b'"messages": ') + len(b'"messages": ') : -1]
-    assert call.system_prompt_digest == hashlib.sha256(b"Be kind.").hexdigest()
-    assert [tool["name"] for tool in msgspec.json.decode(store.tool_catalog(call.tool_catalog_digest))] == ["b", "a"]
-    assert msgspec.json.decode(call.settings)["system"][0]["cache_control"] == {"type": "ephemeral"}
-    assert context_digest(digests).hex() == call.context_digest
+    calls = store.model_calls(session_id="s")
+    assert request_of(store, calls[0]) == request_of(store, calls[1]) == raw
+    assert msgspec.json.decode(request_of(store, calls[2])) == msgspec.json.decode(raw)
+    assert {(call.model, call.provider) for call in calls} == {("claude-x", "anthropic")}
+    assert {call.system_prompt_digest for call in calls} == {hashlib.sha256(b"Be kind.").hexdigest()}
+    assert store.context(bytes.fromhex(calls[0].context_digest))
+    assert list(store.verify()) == []
+
+
+def test_a_request_that_is_none_is_refused_before_anything_is_written(data: Path) -> None:
+    chat = record_session("s", agent="a")
+    chat.user("hi")
+    before = journal(data)
+    for bad in (5, b'{"messages": [', "[]"):
+        with pytest.raises(SettingsError, match="request is"):
+            chat.assistant("yes", request=bad)  # type: ignore[arg-type]
+    assert journal(data) == before
+    chat.close()
 
 
 def test_secrets_reach_no_disk_and_the_call_says_where_they_were(opened: Any, data: Path) -> None:
@@ -191,6 +210,99 @@ def test_secrets_reach_no_disk_and_the_call_says_where_they_were(opened: Any, da
     assert set(msgspec.json.decode(call.redacted_paths)) >= {"system", "messages.0.content.0.text"}
     assert list(store.chat_parts("s"))[-1].data()["text"] == "[REDACTED] is yours."
     assert store.system_prompt(call.system_prompt_digest) == "Use [REDACTED]."
+
+
+HALF = KEY[: len(KEY) // 2], KEY[len(KEY) // 2 :]
+LEAKS: dict[str, Any] = {
+    "a lone surrogate": lambda chat: chat.user(f"my key is {KEY} \ud83d"),
+    "a tool's answer with one": lambda chat: chat.tool_result(chat.tool_call("t", {}), {"a": f"{KEY} \udc80"}),
+    "a tool's name": lambda chat: chat.tool_call(f"t {KEY}", {}),
+    "a stop reason": lambda chat: chat.chunk({"type": "finish", "finishReason": f"because {KEY}"}),
+    "a chunk's type": lambda chat: chat.chunk({"type": f"x {KEY}"}),
+    "a name that comes twice": lambda chat: chat.assistant(
+        "x", request='{"messages":[{"role":"user","content":"' + KEY + '","content":"fine"}]}'
+    ),
+    "deltas without a start": lambda chat: [
+        chat.chunk({"type": "text-delta", "id": "1", "delta": half}) for half in HALF
+    ],
+    "deltas after the end": lambda chat: [
+        chat.chunk(chunk)
+        for chunk in (
+            {"type": "text-start", "id": "1"},
+            {"type": "text-end", "id": "1"},
+            *({"type": "text-delta", "id": "1", "delta": half} for half in HALF),
+        )
+    ],
+    "deltas with metadata": lambda chat: [
+        chat.chunk(chunk)
+        for chunk in (
+            {"type": "text-start", "id": "1"},
+            *(
+                {"type": "text-delta", "id": "1", "delta": half, "providerMetadata": {"x": {"y": half[:3]}}}
+                for half in HALF
+            ),
+        )
+    ],
+    "a rule's pattern": lambda chat: chat.decide(
+        "c", "t", "allow", rule={"permission": "t", "pattern": f"curl {KEY}", "action": "allow"}
+    ),
+    "an error": lambda chat: chat.end_turn("error", ValueError(KEY)),
+}
+
+
+@pytest.mark.parametrize("leak", LEAKS.values(), ids=LEAKS.keys())
+def test_no_way_leads_a_secret_to_the_disk(leak: Any, data: Path) -> None:
+    with record_session(
+        "s", agent="a", model="m", permissions=[{"permission": "t", "pattern": f"curl {KEY}", "action": "allow"}],
+        metadata={"note": KEY}, workspace_root=f"/tmp/{KEY}",
+    ) as chat:  # fmt: skip
+        chat.user("go")
+        leak(chat)
+        chat.user("and on")
+        chat.assistant("ok")
+    for half in HALF:
+        assert half[7:].encode() not in journal(data)
+
+
+def test_odd_deltas_lose_nothing(opened: Any) -> None:
+    with record_session("s", agent="a") as chat:
+        chat.user("go")
+        for chunk in (
+            {"type": "text-start", "id": "1"},
+            {"type": "text-delta", "id": "1", "delta": "Hello "},
+            {"type": "text-delta", "id": "1", "delta": "all ", "providerMetadata": {"a": {"b": 1}}},
+            {"type": "text-end", "id": "1"},
+            {"type": "text-delta", "id": "1", "delta": "the world"},
+            {"type": "text-delta", "id": "2", "delta": "never "},
+            {"type": "text-delta", "id": "2", "delta": "begun"},
+        ):
+            chat.chunk(chunk)
+    assert [part.data()["text"] for part in opened().chat_parts("s")][1:] == ["Hello all the world", "never begun"]
+
+
+def test_what_a_stream_tells_again_and_again_is_not_written_as_often(data: Path) -> None:
+    loop: dict[str, Any] = {}
+    loop["a"] = loop
+    with record_session("s", agent="a") as chat:
+        chat.user("go")
+        for number in range(2_000):
+            chat.chunk({"type": "message-metadata", "messageMetadata": {f"key{number}": "x" * 50}})
+        chat.chunk({"type": "text-start", "id": "1"})
+        for number in range(2_000):
+            metadata = {"a": {"n": number}}
+            chat.chunk({"type": "text-delta", "id": "1", "delta": "word " * 10, "providerMetadata": metadata})
+        for _ in range(2):
+            chat.chunk({"type": "message-metadata", "messageMetadata": loop})
+    assert len(journal(data)) < 20_000_000
+
+
+def test_a_pipe_is_no_attachment(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with record_session("s", agent="a") as chat:
+        with pytest.raises(UnreadableInput, match="no plain file"):
+            chat.user("look", attachments=[tmp_path / "pipe"])
+        with pytest.raises(UnreadableInput, match="no plain file"):
+            chat.user("look", references=[tmp_path / "pipe"])
 
 
 def test_unknown_models_have_no_cost_and_never_zero(opened: Any) -> None:
@@ -292,7 +404,7 @@ def test_a_stream_is_recorded_as_it_passes_sync_async_and_as_sse(opened: Any) ->
 
 @pytest.mark.parametrize("mode", ["chunk", "step", "turn"])
 def test_whenever_it_is_saved_the_result_is_the_same(mode: Any, opened: Any) -> None:
-    with record_session("s", agent="a", saving=Saving(on=mode)) as chat:
+    with record_session("s", agent="a", save_on=mode) as chat:
         chat.user("go")
         with chat.assistant() as reply:
             reply.reasoning("hm ")
@@ -303,7 +415,7 @@ def test_whenever_it_is_saved_the_result_is_the_same(mode: Any, opened: Any) -> 
 
 
 def test_what_is_saved_by_turn_waits_no_longer_than_its_buffer(data: Path) -> None:
-    with record_session("s", agent="a", saving=Saving(on="turn", buffer_chars=100)) as chat:
+    with record_session("s", agent="a", save_on="turn", buffer_chars=100) as chat:
         chat.user("go")
         reply = chat.assistant()
         reply.text("a " * 20)
@@ -314,6 +426,23 @@ def test_what_is_saved_by_turn_waits_no_longer_than_its_buffer(data: Path) -> No
 
 def journal(data: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(data.rglob("*.jsonl")))
+
+
+def test_what_waits_is_written_when_its_time_is_up_though_nothing_more_comes(data: Path) -> None:
+    with record_session("s", agent="a", save_on="turn", buffer_seconds=0.05) as chat:
+        chat.user("go")
+        chat.assistant().text("still here ")
+        deadline = time.monotonic() + 10
+        while b"still here" not in journal(data) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert b"still here" in journal(data)
+
+
+def test_secrets_in_an_attached_text_are_taken_out_of_it(opened: Any) -> None:
+    with record_session("s", agent="a") as chat:
+        chat.user("look", attachments=[("env.txt", f"KEY={KEY}".encode())])
+    url = list(opened().chat_parts("s"))[1].data()["url"]
+    assert base64.b64decode(url.partition(",")[2]) == b"KEY=[REDACTED]"
 
 
 def test_a_hundred_thousand_deltas_are_not_a_hundred_thousand_snapshots(opened: Any, data: Path) -> None:
@@ -396,6 +525,216 @@ def test_a_rewind_hides_and_never_deletes(opened: Any) -> None:
     assert ["hidden_at" in message.metadata() for message in messages] == [False, False, True, True, False, False]
     last = store.model_calls(session_id="s")[-1]
     assert len(store.context(bytes.fromhex(last.context_digest))) == 3
+
+
+def texts_sent(store: SqliteReader, session_id: str) -> list[list[str]]:
+    """What each request of a session held, a text a message."""
+    found = []
+    for call in store.model_calls(session_id=session_id):
+        digests = store.context(bytes.fromhex(call.context_digest or ""))
+        bodies = store.bodies(digests)
+        messages = [msgspec.json.decode(bodies[digest])["content"] for digest in digests]
+        found.append([each if isinstance(each, str) else each[0].get("text", each[0]["type"]) for each in messages])
+    return found
+
+
+def test_a_compaction_folds_and_a_rewind_behind_it_unfolds(opened: Any) -> None:
+    with record_session("s", agent="a") as chat:
+        ids = []
+        for number in range(3):
+            ids.append(chat.user(f"q{number}"))
+            chat.assistant(f"a{number}")
+        chat.compaction("SUM", tail_start_id=ids[2])
+        later = chat.user("q3")
+        chat.assistant("a3")
+        chat.rewind(later)
+        chat.user("q3, better")
+        chat.assistant("a3")
+        chat.rewind(ids[1])
+        chat.user("q1, better")
+        chat.assistant("a1")
+    assert texts_sent(opened(), "s")[3:] == [
+        ["SUM", "q2", "a2", "q3"],
+        ["SUM", "q2", "a2", "q3, better"],
+        ["q0", "a0", "q1, better"],
+    ]
+
+
+def test_with_its_history_a_later_recorder_knows_the_whole_request(opened: Any) -> None:
+    """As a web server has it: a recorder a request, and the front end sends all messages."""
+    call = {"type": "tool-look", "toolCallId": "c", "state": "output-available", "input": {}, "output": "found"}
+    step = {"type": "step-start"}
+    answer = [step, {"type": "text", "text": "a1"}, call, step, {"type": "text", "text": "a2"}]
+    history: list[dict[str, Any]] = [
+        {"role": "user", "parts": [{"type": "text", "text": "q1"}]},
+        {"role": "assistant", "parts": answer},
+    ]
+    with record_session("s", agent="a", history=history) as chat:
+        chat.user("q2")
+        chat.assistant("a3")
+    store = opened()
+    assert texts_sent(store, "s") == [["q1", "a1", "tool-result", "a2", "q2"]]
+    (turn,) = [
+        e.data() for e in store.events(EventFilter(session_id="s", operation="span_ended")) if "turn_index" in e.fields
+    ]
+    assert turn["turn_index"] == 2
+
+
+def test_a_second_recorder_takes_nothing_back(opened: Any) -> None:
+    rule = {"permission": "x", "pattern": "*", "action": "deny", "source": "session"}
+    with record_session(
+        "kid", agent="a", model="m:1", parent_id="par", metadata={"title": "T"}, workspace_root="/w", permissions=[rule]
+    ) as chat:
+        chat.user("q")
+    with record_session("kid") as chat:
+        chat.user("q2")
+    session = opened().chat_session("kid")
+    assert (session.agent, session.parent_id, session.workspace_root) == ("a", "par", "/w")
+    assert msgspec.json.decode(session.permissions_json) == [rule]
+    assert msgspec.json.decode(session.metadata_json)["title"] == "T"
+    assert msgspec.json.decode(session.model_json)["model_id"] == "1"
+
+
+@pytest.mark.parametrize("how", ["close", "user", "watch", "reply"])
+def test_a_stream_that_broke_off_is_no_complete_answer(how: str, opened: Any) -> None:
+    start = [
+        {"type": "start-step"},
+        {"type": "text-start", "id": "1"},
+        {"type": "text-delta", "id": "1", "delta": "half "},
+    ]
+
+    def breaks() -> Iterator[Any]:
+        yield from start
+        raise ConnectionError("gone")
+
+    chat = record_session("s", agent="a")
+    chat.user("q")
+    if how == "watch":
+        with pytest.raises(ConnectionError):
+            list(chat.watch(breaks()))
+    elif how == "reply":
+        with pytest.raises(ConnectionError), chat.assistant() as reply:
+            reply.text("half ")
+            raise ConnectionError("gone")
+    else:
+        for chunk in start:
+            chat.chunk(chunk)
+    if how == "user":
+        chat.user("still there?")
+    chat.close()
+    store = opened()
+    told = list(store.chat_messages("s"))[1].metadata()
+    assert told["stop_reason"] == "error"
+    assert told["error"]["message"] in ("gone", "The stream ended before the answer did.")
+    assert store.sessions(SessionFilter(has_error=True))
+
+
+def test_usage_that_comes_late_belongs_to_the_step_that_has_ended(opened: Any) -> None:
+    """The AI SDK tells it with the message's metadata, after a step or at the end."""
+    first, second = {"inputTokens": 10, "outputTokens": 1}, {"inputTokens": 30, "outputTokens": 2}
+    with record_session("steps", agent="a", model="openai:gpt-4o") as chat:
+        chat.user("q")
+        for usage in (first, second):
+            for chunk in (
+                {"type": "start-step"},
+                {"type": "text-start", "id": "1"},
+                {"type": "text-end", "id": "1"},
+                {"type": "finish-step"},
+                {"type": "message-metadata", "messageMetadata": {"usage": usage}},
+            ):
+                chat.chunk(chunk)
+        chat.chunk({"type": "finish", "finishReason": "stop"})
+    with record_session("once", agent="a", model="openai:gpt-4o") as chat:
+        chat.user("q")
+        for chunk in ({"type": "start-step"}, {"type": "finish-step"}):
+            chat.chunk(chunk)
+        chat.chunk({"type": "finish", "finishReason": "length", "messageMetadata": {"totalUsage": second}})
+    with record_session("partly", agent="a", model="openai:gpt-4o") as chat:
+        chat.user("q")
+        for chunk in ({"type": "start-step"}, {"type": "finish-step", "usage": first}, {"type": "start-step"}):
+            chat.chunk(chunk)
+        chat.chunk({"type": "finish", "messageMetadata": {"totalUsage": {"inputTokens": 40, "outputTokens": 3}}})
+    store = opened()
+    assert [call.input_tokens for call in store.model_calls(session_id="steps")] == [10, 30]
+    assert store.chat_session("steps").total_tokens == 43
+    (call,) = store.model_calls(session_id="once")
+    assert (call.input_tokens, call.stop_reason) == (30, "length")
+    assert call.cost_usd
+    assert store.chat_session("once").total_tokens == 32
+    assert store.chat_session("partly").total_tokens == 43
+
+
+def test_where_nobody_says_where_steps_end_a_tools_outcome_does(opened: Any) -> None:
+    with record_session("s", agent="a") as chat:
+        chat.user("q")
+        for chunk in (
+            {"type": "tool-input-available", "toolCallId": "c", "toolName": "look", "input": {}},
+            {"type": "tool-output-available", "toolCallId": "c", "output": "found"},
+            {"type": "text-start", "id": "1"},
+            {"type": "text-delta", "id": "1", "delta": "so"},
+            {"type": "text-end", "id": "1"},
+            {"type": "finish"},
+        ):
+            chat.chunk(chunk)
+        chat.user("q2")
+        chat.assistant("a2")
+    assert texts_sent(opened(), "s") == [
+        ["q"],
+        ["q", "tool-call", "tool-result"],
+        ["q", "tool-call", "tool-result", "so", "q2"],
+    ]
+
+
+def test_a_request_that_was_never_answered_is_known(opened: Any) -> None:
+    chat = record_session("s", agent="a", model="openai:gpt-4o", system_prompt="Be kind.", tools=[{"name": "t"}])
+    chat.user("q")
+    chat.begin_step()
+    store = opened()  # as if it were killed now
+    (call,) = store.model_calls(session_id="s")
+    assert call.error == "no answer was recorded"
+    assert msgspec.json.decode(request_of(store, call))["system"] == "Be kind."
+    assert list(store.chat_messages("s"))[1].metadata()["system_prompt_digest"] == call.system_prompt_digest
+    chat.assistant("now").end(usage={"input": 1})
+    chat.close()
+    store = opened()
+    assert [each.error for each in store.model_calls(session_id="s")] == [None]
+    assert list(store.verify()) == []
+
+
+def test_a_recorder_goes_on_after_it_was_closed(opened: Any) -> None:
+    chat = record_session("s", agent="a")
+    chat.user("one")
+    chat.close()
+    chat.user("two")
+    chat.assistant("yes")
+    chat.close()
+    store = opened()
+    assert [message.role for message in store.chat_messages("s")] == ["user", "user", "assistant"]
+    spans = [e.data() for e in store.events(EventFilter(session_id="s", operation="span_ended"))]
+    assert [span["name"] for span in spans].count("session.run") == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": 4},
+        {"settings": "hot"},
+        {"permissions": "allow"},
+        {"permissions": [{"permission": "x", "action": "maybe"}]},
+    ],
+)
+def test_options_that_cannot_be_used_are_told_and_how_to_write_them(options: Any) -> None:
+    with pytest.raises(SettingsError, match=r"Write|each"):
+        record_session("s", **options)
+
+
+def test_a_rule_that_is_none_keeps_its_call_from_being_recorded(data: Path) -> None:
+    with record_session("s", agent="a") as chat:
+        chat.user("q")
+        before = journal(data)
+        with pytest.raises(SettingsError, match="manifest"):
+            chat.tool_call("t", {}, permission={"permission": "t", "action": "allow", "source": "user"})
+        assert journal(data) == before
 
 
 def test_the_current_trace_lends_its_session(opened: Any) -> None:

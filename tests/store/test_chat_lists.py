@@ -11,11 +11,12 @@ import pytest
 from chat_rows import AT, delta, message, part, session, text, turn
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from records import DAY, NOW, event
 
 from dashcam.contracts.chat import ChatRow, Usage
 from dashcam.store.base import Batch, Retention, SessionFilter
-from dashcam.store.sqlite import chat_read
+from dashcam.store.sqlite import chat_read, search
 from dashcam.store.sqlite.search import SNIPPET_CHARACTERS
 from dashcam.store.sqlite.store import SqliteStore
 
@@ -161,6 +162,29 @@ def test_the_list_stays_right_when_old_events_and_sessions_go(store: SqliteStore
     assert list(store.verify()) == []
     store.forget_projections()
     assert (store.sessions(SessionFilter()), store.search("why")) == before
+    assert list(store.verify()) == []
+
+
+def test_words_are_found_in_data_and_in_sources(store: SqliteStore) -> None:
+    plan = part("plan", "s.2", {"data": {"todo": "first\nsecond", "path": "C:\\new"}}, type="data-plan", index=1)
+    note = part("note", "s.2", {"data": "plain remark"}, type="data-note", index=2)
+    count = part("count", "s.2", {"data": 4711}, type="data-count", index=3)
+    empty = part("empty", "s.2", {"data": None, "id": "hidden"}, type="data-empty", index=4)
+    page = part("page", "s.2", {"url": "https://example.org/soup", "title": "Soups"}, type="source-url", index=5)
+    paper = part("paper", "s.2", {"title": "Stew", "filename": "stew.pdf"}, type="source-document", index=6)
+    parts = [plan, note, count, empty, page, paper]
+    store.append(Batch(chat=[*turn("s", AT), *parts]))
+    for query, wanted in {
+        "second": "plan", "new": "plan", "remark": "note", "4711": "count", "example.org": "page", "soups": "page",
+        "pdf": "paper",
+    }.items():  # fmt: skip
+        assert [hit.part_id for hit in store.search(query)] == [wanted], query
+    assert store.search("nsecond") == store.search("hidden") == []
+    assert list(store.verify()) == []
+    store.append(Batch(chat=[replace(plan, data_json='{"data":["third"]}', updated_at=AT + 1)]))
+    assert [[hit.part_id for hit in store.search(word)] for word in ("second", "third")] == [[], ["plan"]]
+    search.rebuild(store._connection)
+    assert [hit.part_id for hit in store.search("third")] == ["plan"]
     assert list(store.verify()) == []
 
 

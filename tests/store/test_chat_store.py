@@ -155,11 +155,10 @@ def test_rows_whose_parents_were_lost_are_kept_and_the_parents_come_later(store:
 def test_a_sessions_agent_stays_and_its_own_row_is_judged_by_its_own_time(store: SqliteStore) -> None:
     store.append(Batch(chat=[*turn("s", AT), message("later", updated_at=AT + 9)]))
     store.append(Batch(chat=[session(agent="other", created_at=AT - 5, updated_at=AT + 3, archived_at=AT + 3)]))
-    store.append(Batch(chat=[session(updated_at=AT + 2, workspace_root="old")]))
+    store.append(Batch(chat=[session(updated_at=AT + 2, archived_at=AT + 2)]))
     kept = store.chat_session("s")
     assert (kept.agent, kept.created_at, kept.updated_at) == ("helper", AT - 5, AT + 9)
-    assert (kept.archived_at, kept.workspace_root) == (AT + 3, None)
-    assert kept.prompt_tokens == 10
+    assert (kept.archived_at, kept.prompt_tokens) == (AT + 3, 10)
 
 
 def test_what_a_writer_says_of_the_rollups_is_not_believed(store: SqliteStore) -> None:

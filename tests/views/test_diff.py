@@ -261,6 +261,63 @@ def test_whatever_a_part_says_is_compared(
     assert (found.diverged_at, told(found)) == (1, [[name]])
 
 
+def test_where_a_step_begins_says_nothing(store: SqliteStore) -> None:
+    a, b = chats()
+    a.user("hm")
+    a.assistant({"type": "step-start"}, text("a"))
+    b.user("hm")
+    b.assistant(text("a"))
+    assert both(store, a, b).diverged_at is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [tool("t", "2"), text("a")],
+        [{**text("a"), "state": "streaming"}, tool("t", "2")],
+    ],
+)
+def test_where_only_order_or_cut_of_the_parts_differs_all_of_them_are_told(
+    store: SqliteStore, other: list[dict[str, Any]]
+) -> None:
+    a, b = chats()
+    for chat, parts in ((a, [text("a"), tool("t", "1")]), (b, other)):
+        chat.user("hm")
+        chat.assistant(*parts)
+    (turn,) = both(store, a, b).turns
+    assert turn.changed == ["parts"]
+    assert turn.parts is not None
+    assert turn.parts.a != turn.parts.b
+    assert [message["role"] for message in turn.parts.a] == ["user", "assistant"]
+
+
+def test_a_turn_stands_beside_one_of_another_number_told_by_the_first(store: SqliteStore) -> None:
+    a, b = chats()
+    a.user("One", hidden_at=1)
+    a.assistant(text("1"), hidden_at=1)
+    for chat in (a, b):
+        chat.user("Two")
+        chat.assistant(text("2" if chat is a else "3"))
+        chat.keep(store)
+    found = diff.load_pair(store, "a", 2, "b", 1)
+    assert (found.a, found.b, found.diverged_at) == ("a", "b", 2)
+    assert [(turn.turn, turn.changed) for turn in found.turns] == [(2, ["output"])]
+    assert side(found.turns[0].output, "b") == "3"
+    with pytest.raises(NotFound, match="no turn 2"):
+        diff.load_pair(store, "a", 2, "b", 2)
+    with pytest.raises(SessionNotFound):
+        diff.load_pair(store, "a", 2, "gone", 1)
+
+
+def test_of_a_pair_it_makes_no_difference_that_one_was_hidden(store: SqliteStore) -> None:
+    a, b = chats()
+    for chat, hidden in ((a, {"hidden_at": 1}), (b, {})):
+        chat.user("hm", **hidden)
+        chat.assistant(text("a"), **hidden)
+    assert both(store, a, b).diverged_at == 1
+    assert diff.load_pair(store, "a", 1, "b", 1).diverged_at is None
+
+
 def test_tool_calls_are_matched_by_what_they_ask_then_by_name_then_by_order() -> None:
     def calls(*named: str) -> list[ToolCall]:
         return [ToolCall(tool=name[0], input=name[1:]) for name in named]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -60,13 +61,14 @@ def test_changes_are_applied_and_leave_the_rest_alone(opened: Any) -> None:
 
 
 def test_what_was_not_recorded_is_named(opened: Any) -> None:
-    record("no-tools", tools=None)
     record("no-model", model=None)
+    with record_session("no-tools", agent="a", model="openai:gpt-5") as chat:
+        chat.user("Where is order 7?")
+        chat.begin_step({"messages": [{"role": "user", "content": "Where is order 7?"}]})
+        chat.tool_result(chat.tool_call("lookup", {"order": 7}), "shipped")
     store = opened()
-    assert replay.load(store, "no-tools", 2).missing == [
-        "the tool catalog: tools were called, and which there were was not recorded"
-    ]
-    assert replay.load(store, "no-tools", 1).eligible
+    plan = replay.load(store, "no-tools", 1)
+    assert plan.missing == ["the tool catalog: tools were called, and which there were was not recorded"]
     assert replay.load(store, "no-model", 1).missing == ["the name of the model"]
     assert replay.load(store, "no-model", 1, Overrides(model="openai:gpt-5")).eligible
 
@@ -155,14 +157,15 @@ def test_the_system_parts_of_pydantic_ai_are_replaced_within_their_message(opene
         {"part_kind": "system-prompt", "content": "Be kind."},
         {"part_kind": "user-prompt", "content": "hi"},
     ]
-    request = {
-        "messages": [{"kind": "request", "parts": parts}],
-        "wire": "pydantic-ai",
-        "system": "Be kind.\n\nIt is late.",
-        "instructions": "It is late.",
-    }
     with record_session("s", agent="a", model="openai:gpt-5") as chat:
         chat.user("hi")
+        request = chat.calls.request(
+            [chat.calls.message({"kind": "request", "parts": parts})],
+            prompt="Be kind.\n\nIt is late.",
+            tools=None,
+            settings={"instructions": "It is late."},
+            wire="pydantic-ai",
+        )
         chat.assistant("ho", request=request)
     store = opened()
     inputs = replay.load(store, "s", 1).inputs
@@ -172,6 +175,100 @@ def test_the_system_parts_of_pydantic_ai_are_replaced_within_their_message(opene
     assert changed is not None
     assert "instructions" not in changed.settings
     assert [part["part_kind"] for part in json.loads(changed.messages[0])["parts"]] == ["user-prompt"]
+
+
+# Requests that the recorder put together
+
+NO_PROMPT = "no system prompt was told to the recorder: the model is asked without one"
+NO_TOOLS = "no tool catalog was told to the recorder: the model is asked without tools"
+NO_HISTORY = "the messages of earlier turns were not told to the recorder that made this call"
+TOLD: dict[str, Any] = {"agent": "a", "model": "openai:gpt-5", "system_prompt": "Be kind.", "tools": []}
+
+
+def inexact(store: SqliteReader, session_id: str = "s") -> list[list[str]]:
+    """What isn't as it was, turn by turn; every turn can be run again."""
+    plans = list(replay.load_all(store, session_id))
+    assert [plan.missing for plan in plans] == [[]] * len(plans)
+    return [plan.inexact for plan in plans]
+
+
+def test_a_prompt_and_a_catalog_that_nobody_told_are_not_exact_and_not_missing(opened: Any) -> None:
+    record("untold", system_prompt=None, tools=None)
+    record("told")
+    record("none", tools=[])
+    store = opened()
+    assert inexact(store, "untold") == [[NO_PROMPT, NO_TOOLS]] * 2
+    assert inexact(store, "told") == inexact(store, "none") == [[], []]
+    assert replay.load(store, "untold", 1, Overrides(system_prompt="Be kind.")).inexact == [NO_TOOLS]
+
+
+def test_a_request_that_was_handed_over_lacks_nothing(opened: Any) -> None:
+    for question in ("One", "Two"):
+        with record_session("s", agent="a", model="openai:gpt-5") as chat:
+            chat.user(question)
+            chat.assistant("ho", request={"messages": [{"role": "user", "content": question}]})
+    assert inexact(opened()) == [[], []]
+
+
+def test_a_recorder_for_each_turn_sees_its_own_turn_alone_and_that_is_said(opened: Any) -> None:
+    for question in ("One", "Two"):
+        with record_session("s", **TOLD) as chat:
+            chat.user(question)
+            chat.assistant("ho")
+    assert inexact(opened()) == [[], [NO_HISTORY]]
+
+
+def test_a_recorder_that_is_told_the_history_makes_whole_requests(opened: Any) -> None:
+    history: list[dict[str, Any]] = []
+    for question in ("One", "Two"):
+        with record_session("s", history=history, **TOLD) as chat:
+            chat.user(question)
+            chat.assistant("ho")
+        history += [
+            {"id": question, "role": "user", "parts": [{"type": "text", "text": question}]},
+            {"id": f"{question}!", "role": "assistant", "parts": [{"type": "text", "text": "ho"}]},
+        ]
+    assert inexact(opened()) == [[], []]
+
+
+def test_what_a_rewind_had_hidden_was_rightly_not_sent(opened: Any) -> None:
+    with record_session("s", **TOLD) as chat:
+        for question in ("One", "Two"):
+            message_id = chat.user(question)
+            chat.assistant("ho")
+        time.sleep(0.002)  # times are told to the millisecond
+        chat.rewind(message_id)
+        chat.user("Three")
+        chat.assistant("ho")
+    assert inexact(opened()) == [[], [], []]
+
+
+def test_a_turn_that_was_hidden_later_is_judged_by_what_there_was_then(opened: Any) -> None:
+    for question in ("One", "Two"):
+        with record_session("s", **TOLD) as chat:
+            message_id = chat.user(question)
+            chat.assistant("ho")
+            time.sleep(0.002)
+            if question == "Two":
+                chat.rewind(message_id)
+    assert inexact(opened()) == [[], [NO_HISTORY]]
+
+
+def test_a_summary_stands_for_what_came_before_it(opened: Any) -> None:
+    with record_session("s", **TOLD) as chat:
+        for question in ("One", "Two"):
+            chat.user(question)
+            chat.assistant("ho")
+        chat.compaction("They said hello.")
+        chat.user("Three")
+        chat.assistant("ho")
+    assert inexact(opened()) == [[], [], []]
+
+
+@given(st.binary(max_size=20) | st.sampled_from([b'{"role":7}', b'["user"]', b'"user"', b"null", b'{"role":"tool"}']))
+def test_whatever_a_message_is_it_is_a_users_only_if_it_says_so(body: bytes) -> None:
+    assert not replay._is_asked(body)
+    assert replay._is_asked(b'{"content":"hi","role":"user"}')
 
 
 # Tool calls

@@ -163,17 +163,20 @@ def _replay(settings: Settings, session_id: str, turn: int, options: Options, dr
 
 
 def _diff(settings: Settings, report: Replayed) -> SessionDiff | None:
-    """The turn and its replay beside each other; None where the branch isn't collected yet, or counts otherwise."""
+    """The turn and its replay beside each other; None where another process collects the branch in its own time."""
     assert report.branch_id is not None
     with reader_of(settings) as store:
         try:
-            number = sum(1 for _ in turns.grouped(store.chat_messages(report.branch_id)))
-            # Turns that a rewind had hidden are not in the branch, and then the two count differently.
-            if number != report.turn:
-                return None
-            return diff.load(store, report.session_id, report.branch_id, turn=number, until=number)
-        except NotFound:  # another process holds the store, and collects in its own time
+            # Turns that a rewind had hidden are not in the branch: its last one is the replay, whatever its number.
+            last = sum(1 for _ in turns.grouped(store.chat_messages(report.branch_id)))
+            return diff.load_pair(store, report.session_id, report.turn, report.branch_id, last)
+        except NotFound:
             return None
+
+
+def _is_played(report: Replayed) -> bool:
+    """Whether no model was asked at all."""
+    return str(report.overrides.get("model", "")).startswith(("scripted:", "recorded"))
 
 
 def _print_eligibility(report: Replayed) -> None:
@@ -208,7 +211,7 @@ def _print_report(report: Replayed, beside: SessionDiff | None) -> None:
         out.print()
     if report.stopped:
         out.print(Text(inert(f"stopped: {report.stopped}"), "bold red"), soft_wrap=True)
-        if report.failed and not (report.model or "").startswith("scripted"):
+        if report.failed and not _is_played(report):
             err.print("Check its key and your network, or choose another with --model.")
     if beside:
         compare.show(beside, full=False)

@@ -20,6 +20,8 @@ PATIENCE = 0.5  # seconds that need no explanation
 
 # Control characters, and those that turn the direction of what is shown around.
 _ACTIVE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# The same of those that JSON takes as they are, in UTF-8.
+_ACTIVE_IN_JSON = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
 _NUMERIC = frozenset(("records", "orphans", "rate", "traces"))
 
 out = Console(highlight=False, markup=False, emoji=False)
@@ -58,8 +60,18 @@ def clock(iso: str) -> str:
 
 def print_json(document: Any) -> None:
     """The one document that `--json` puts on stdout."""
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+    write_json(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
     sys.stdout.buffer.flush()
+
+
+def write_json(piece: bytes) -> None:
+    """A piece of JSON on stdout; on a terminal the same JSON, with escapes for what would act on it."""
+    sys.stdout.buffer.write(inert_json(piece) if sys.stdout.isatty() else piece)
+
+
+def inert_json(piece: bytes) -> bytes:
+    """The same JSON: such characters can stand only inside its strings, where an escape says the same."""
+    return _ACTIVE_IN_JSON.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), piece)
 
 
 def print_columns(rows: list[tuple[Text, ...]], right: Iterable[int] = ()) -> None:

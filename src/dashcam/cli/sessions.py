@@ -16,7 +16,7 @@ from rich.text import Text
 
 from dashcam.cli.common import Data, Json, Project, reader_of, settings_of
 from dashcam.cli.listing import STATUS, print_sessions
-from dashcam.cli.output import brief, count, err, inert, out, print_json
+from dashcam.cli.output import brief, count, err, inert, out, print_json, write_json
 from dashcam.cli.transcript import (
     model_name,
     moment,
@@ -246,11 +246,10 @@ def _indented(body: bytes) -> str:
 
 def _write_document(store: Reader, session: ChatSession, views: Iterable[TurnView], requests: bool) -> None:
     """One JSON document, a turn a line, none of them kept."""
-    write = sys.stdout.buffer.write
-    write(b'{"session":' + msgspec.json.encode(session) + b',\n"turns":[')
+    write_json(b'{"session":' + msgspec.json.encode(session) + b',\n"turns":[')
     for number, piece in enumerate(_documents(store, views, requests)):
-        write((b",\n" if number else b"\n") + piece)
-    write(b"\n]}\n")
+        write_json((b",\n" if number else b"\n") + piece)
+    write_json(b"\n]}\n")
     sys.stdout.buffer.flush()
 
 

@@ -12,7 +12,7 @@ from typing import IO, Annotated
 import typer
 
 from dashcam.cli.common import Data, Json, Project, reader_of, settings_of
-from dashcam.cli.output import count, err, inert, out, print_json, progress
+from dashcam.cli.output import count, err, inert, inert_json, out, print_json, progress
 from dashcam.errors import SettingsError, UnreadableInput
 from dashcam.exports import acp, csv, json, jsonl, otlp, sqlite
 from dashcam.exports.selection import check_sessions
@@ -81,7 +81,8 @@ def export(
             _export_store(store, wanted, output)
         else:
             chunks = jsonl.write(store, wanted, bare=True) if bare else _WRITERS[form](store, wanted)
-            _write_all(chunks, output)
+            is_shown = output is None and form is not Format.csv and sys.stdout.isatty()
+            _write_all(map(inert_json, chunks) if is_shown else chunks, output)
     if output is not None:
         size = output.stat().st_size
         told = {"path": str(output), "format": form, "sessions": len(wanted), "bytes": size}

@@ -32,6 +32,7 @@ class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
     system_prompt_digest: str | None = None
     tool_catalog_digest: str | None = None
     context_digest: str | None = None
+    envelope_digest: str | None = None  # what stood around the messages of a request that was handed over as sent
     output_digest: str | None = None  # the answer: a content, like the messages
     response_id: str | None = None
     input_tokens: Count | None = None

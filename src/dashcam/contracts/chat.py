@@ -12,9 +12,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from dashcam.contracts.identity import MAX_TIME
+
 Id = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0)]
-Millis = Annotated[int, Meta(ge=0)]  # since 1970, UTC
+Millis = Annotated[int, Meta(ge=0, lt=MAX_TIME // 1000)]  # since 1970, UTC
 
 SESSION, MESSAGE, PART = "ses_", "msg_", "prt_"
 TICKS = 4096  # ids that one process can mint in a millisecond without running ahead of the clock

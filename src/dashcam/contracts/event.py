@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from dashcam.contracts.identity import MAX_TIME
+
 MALFORMED, REDACTED, UNENCODABLE = 1, 2, 4
 MARK_NAMES = {"malformed": MALFORMED, "redacted": REDACTED, "unencodable": UNENCODABLE}
 
@@ -79,5 +81,5 @@ def iso_of(ts: int) -> str:
     """Microseconds since 1970 as ISO 8601 in UTC."""
     from datetime import UTC, datetime, timedelta
 
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=ts)
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=min(max(ts, 0), MAX_TIME - 1))
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -2,17 +2,18 @@
 
 | who reports       | input            | the cache's tokens are                  | output               | reasoning is |
 |-------------------|------------------|-----------------------------------------|----------------------|--------------|
+| Bedrock Converse  | inputTokens      | beside: cache{Read,Write}InputTokens    | outputTokens         | never told   |
 | AI SDK            | inputTokens      | within: inputTokenDetails, cachedInput… | outputTokens         | within       |
 | Gemini            | promptTokenCount | within: cachedContentTokenCount         | candidatesTokenCount | beside       |
 | OpenAI chat       | prompt_tokens    | within: prompt_tokens_details           | completion_tokens    | within       |
+| … OpenRouter      | the same         | and cache_write_tokens there            | the same             | within       |
+| … DeepSeek        | the same         | within: prompt_cache_hit_tokens         | the same             | within       |
 | OpenAI responses  | input_tokens     | within: input_tokens_details            | output_tokens        | within       |
 | Anthropic         | input_tokens     | beside: cache_{read,creation}_input_…   | output_tokens        | never told   |
+| LangChain         | input_tokens     | within: input_token_details             | output_tokens        | within       |
 | Pydantic AI       | input_tokens     | within: cache_{read,write}_tokens       | output_tokens        | within       |
 | our model_call    | input_tokens     | beside: cache_read, cache_write         | output_tokens        | beside       |
 | our chat messages | input            | beside: cache_read, cache_write         | output               | beside       |
-
-One reporter contradicts itself: AI SDK 5 hands Anthropic's
-input on as it is, without the cache; its usage has no inputTokenDetails, and the provider's name tells.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from dashcam.contracts.chat import Usage
 
 _MOST = 2**53  # what a JSON number holds exactly; more tokens than that are no count
 
-Paths = tuple[str, ...]  # each a name, or names with dots between; several say the same, the largest counts
+# Each a name, or names with dots between, or a sum of those. Several say the same: the largest counts.
+Paths = tuple[str, ...]
 
 
 class _Dialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,18 +65,27 @@ class _Dialect(msgspec.Struct, frozen=True, kw_only=True):
         return Usage(input=fresh, output=answer, reasoning=reasoning, cache_read=read, cache_write=write)
 
 
-_AI_SDK = _Dialect(
-    input=("inputTokens",),
-    output=("outputTokens",),
-    reasoning=("outputTokenDetails.reasoningTokens", "reasoningTokens"),
-    cache_read=("inputTokenDetails.cacheReadTokens", "cachedInputTokens"),
-    cache_write=("inputTokenDetails.cacheWriteTokens",),
-    fresh_input=("inputTokenDetails.noCacheTokens",),
-    fresh_output=("outputTokenDetails.textTokens",),
-)
-_AI_SDK_5_ON_ANTHROPIC = msgspec.structs.replace(_AI_SDK, cache_within_input=False)
+# Where Anthropic tells how long what it took is kept, LangChain says so instead, with a cache_creation of 0.
+_LANGCHAIN_BY_LIFETIME = "input_token_details.ephemeral_5m_input_tokens+input_token_details.ephemeral_1h_input_tokens"
 _DIALECTS = (
-    _AI_SDK,
+    # The first two share the names inputTokens and outputTokens.
+    _Dialect(
+        input=("inputTokens",),
+        output=("outputTokens",),
+        cache_read=("cacheReadInputTokens",),
+        cache_write=("cacheWriteInputTokens",),
+        cache_within_input=False,
+        marks=("cacheReadInputTokens", "cacheWriteInputTokens"),
+    ),
+    _Dialect(
+        input=("inputTokens",),
+        output=("outputTokens",),
+        reasoning=("outputTokenDetails.reasoningTokens", "reasoningTokens"),
+        cache_read=("inputTokenDetails.cacheReadTokens", "cachedInputTokens"),
+        cache_write=("inputTokenDetails.cacheWriteTokens",),
+        fresh_input=("inputTokenDetails.noCacheTokens",),
+        fresh_output=("outputTokenDetails.textTokens",),
+    ),
     _Dialect(
         input=("promptTokenCount", "prompt_token_count"),
         output=("candidatesTokenCount", "candidates_token_count"),
@@ -87,9 +98,11 @@ _DIALECTS = (
         input=("prompt_tokens",),
         output=("completion_tokens",),
         reasoning=("completion_tokens_details.reasoning_tokens",),
-        cache_read=("prompt_tokens_details.cached_tokens",),
+        cache_read=("prompt_tokens_details.cached_tokens", "prompt_cache_hit_tokens"),
+        cache_write=("prompt_tokens_details.cache_write_tokens",),
+        fresh_input=("prompt_cache_miss_tokens",),
     ),
-    # From here on five share the names input_tokens and output_tokens.
+    # From here on all but the last share the names input_tokens and output_tokens.
     _Dialect(
         input=("input_tokens",),
         output=("output_tokens",),
@@ -119,6 +132,17 @@ _DIALECTS = (
     _Dialect(
         input=("input_tokens",),
         output=("output_tokens",),
+        reasoning=("output_token_details.reasoning",),
+        cache_read=("input_token_details.cache_read",),
+        cache_write=("input_token_details.cache_creation", _LANGCHAIN_BY_LIFETIME),
+        marks=(
+            "input_token_details.cache_read", "input_token_details.cache_creation", _LANGCHAIN_BY_LIFETIME,
+            "output_token_details.reasoning",
+        ),
+    ),
+    _Dialect(
+        input=("input_tokens",),
+        output=("output_tokens",),
         reasoning=("reasoning_tokens",),
         cache_read=("cache_read",),
         cache_write=("cache_write",),
@@ -138,29 +162,23 @@ _DIALECTS = (
 )  # fmt: skip
 
 
-def usage_from(reported: object, provider: str | None = None) -> Usage | None:
+def usage_from(reported: object) -> Usage | None:
     """The five parts of what somebody reported, as a dict or an object; None where no count is legible.
 
     A count is a whole number from 0 on: anything else is ignored. Where a report contradicts itself
     (more cached than sent) the part that is told apart stands, and what remains is 0.
     """
-    for dialect in _DIALECTS:
-        if dialect.speaks(reported):
-            if dialect is _AI_SDK and _without_cache(reported, provider):
-                dialect = _AI_SDK_5_ON_ANTHROPIC
-            return dialect.read(reported)
-    return None
-
-
-def _without_cache(reported: object, provider: str | None) -> bool:
-    """Whether the AI SDK's inputTokens are Anthropic's own."""
-    details = ("inputTokenDetails.noCacheTokens", "inputTokenDetails.cacheReadTokens")
-    return isinstance(provider, str) and "anthropic" in provider.lower() and _told(reported, details) is None
+    return next((dialect.read(reported) for dialect in _DIALECTS if dialect.speaks(reported)), None)
 
 
 def _told(reported: object, paths: Paths) -> int | None:
     """The largest count at one of `paths`: who has a newer name for it leaves the older one out, or at 0."""
-    return max((count for path in paths if (count := _count(_at(reported, path))) is not None), default=None)
+    return max((count for path in paths if (count := _sum(reported, path)) is not None), default=None)
+
+
+def _sum(reported: object, path: str) -> int | None:
+    counts = [count for each in path.split("+") if (count := _count(_at(reported, each))) is not None]
+    return sum(counts) if counts else None
 
 
 def _at(value: object, path: str) -> object:

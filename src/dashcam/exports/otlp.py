@@ -16,6 +16,7 @@ from dashcam import __version__
 from dashcam.contracts.event import Event
 from dashcam.contracts.identity import MARKS, is_otel_span_id, is_otel_trace_id, otel_trace_id, root_span_id
 from dashcam.exports.otlp_calls import call_span
+from dashcam.exports.otlp_spans import span_attributes
 from dashcam.exports.otlp_values import attributes, derived_span_id, ns_of, ns_of_iso
 from dashcam.exports.selection import chat_session
 from dashcam.store.base import EventFilter, Reader
@@ -89,7 +90,7 @@ class _Trace:
             self._note(span_id, event, fields, _TIMED)
         elif event.operation == "span_ended":
             self._end(span_id, event, fields, at)
-        elif event.operation != "model_call":
+        elif event.operation not in ("model_call", "model_request"):
             self._tell(span_id, event, fields, at)
 
     def spans(self) -> Iterator[dict[str, Any]]:
@@ -139,6 +140,7 @@ class _Trace:
         span = self._spans[span_id]
         told = {each["key"] for each in span["attributes"]}
         said = {**self.common, "dashcam.kind": event.kind, **{k: v for k, v in fields.items() if k not in hidden}}
+        said |= span_attributes(span["name"], self.common["session.id"], fields)
         span["attributes"] += attributes({key: value for key, value in said.items() if key not in told})
 
     def _tell(self, span_id: str, event: Event, fields: dict[str, Any], at: int) -> None:

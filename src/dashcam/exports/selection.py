@@ -82,8 +82,9 @@ class Selection:
         yield from self._text("tool_catalog_digest", call.tool_catalog_digest)
         context = self._context(call.context_digest)
         yield from self._contents(context.link.middle if context else ())
-        if call.output_digest and _DIGEST.fullmatch(call.output_digest):
-            yield from self._contents((bytes.fromhex(call.output_digest),))
+        for digest in (call.envelope_digest, call.output_digest):
+            if digest and _DIGEST.fullmatch(digest):
+                yield from self._contents((bytes.fromhex(digest),))
         yield Call(call, context)
 
     def _context(self, hexed: str | None) -> LinkedContext | None:

@@ -45,10 +45,18 @@ _WRAPPERS = ("function", "toolSpec")
 _SCHEMAS = ("parameters_json_schema", "input_schema", "inputSchema", "parameters", "schema")
 
 
-class Played(FunctionModel):
-    """A model whose answers are known beforehand, one a request. Nothing is spent on it."""
+class BrokenOff(Exception):
+    """A recorded answer that failed: why, what had been said until then, and whether it was cut in the middle."""
 
-    def __init__(self, answers: Sequence[ModelResponse | str], source: str) -> None:
+    def __init__(self, error: str, said: Sequence[ModelResponsePart] = (), *, is_cut: bool = False) -> None:
+        super().__init__(error)
+        self.said, self.is_cut = said, is_cut
+
+
+class Played(FunctionModel):
+    """A model whose answers are known beforehand, one a request: said, or raised. Nothing is spent on it."""
+
+    def __init__(self, answers: Sequence[ModelResponse | Exception], source: str) -> None:
         super().__init__(self._next, stream_function=self._stream, model_name=source)
         self._answers, self._source, self._asked = answers, source, 0
 
@@ -60,8 +68,8 @@ class Played(FunctionModel):
                 "or choose a model with --model."
             )
         answer = self._answers[self._asked - 1]
-        if isinstance(answer, str):
-            raise ModelFailed(answer)
+        if isinstance(answer, Exception):
+            raise answer
         return answer
 
     async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
@@ -87,7 +95,7 @@ def open_model(name: str) -> Model:
         ) from error
 
 
-def script(path: Path) -> list[ModelResponse | str]:
+def script(path: Path) -> list[ModelResponse | Exception]:
     """The answers of a script: a JSON list, each of them a part or a list of parts."""
     try:
         items = msgspec.json.decode(path.read_bytes())
@@ -100,13 +108,13 @@ def script(path: Path) -> list[ModelResponse | str]:
     return [_scripted(item, f"{path}, answer {number}") for number, item in enumerate(items, 1)]
 
 
-def _scripted(item: Any, place: str) -> ModelResponse | str:
+def _scripted(item: Any, place: str) -> ModelResponse | Exception:
     parts = item if isinstance(item, list) else [item]
     made: list[ModelResponsePart] = []
     for part in parts:
         match part:
             case {"error": str(error)}:
-                return error
+                return ModelFailed(error)
             case {"text": str(text)}:
                 made.append(TextPart(text))
             case {"reasoning": str(text)}:

@@ -20,11 +20,11 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model
 
 from dashcam.contracts import chat as contracts
-from dashcam.errors import NotReplayable, SettingsError
+from dashcam.errors import ModelFailed, NotReplayable, SettingsError
 from dashcam.host import wire
-from dashcam.host.models import RECORDED, Played, check_settings, open_model, parameters_from, settings_from
+from dashcam.host.models import RECORDED, BrokenOff, Played, check_settings, open_model, parameters_from, settings_from
 from dashcam.host.runs import KIND, Run, append
-from dashcam.host.turn import CallReport, Options, TurnRun
+from dashcam.host.turn import CallReport, Ending, Options, TurnRun
 from dashcam.record.branch import branch
 from dashcam.record.options import model_of, rule_of
 from dashcam.record.parts import scrubbed
@@ -86,7 +86,7 @@ def _check(plan: Plan) -> tuple[Replayed, Ready | None]:
             converted = wire.messages_from(plan.inputs.wire, plan.inputs.messages)
             _, tools = parameters_from(plan.inputs.tool_catalog, plan.inputs.settings)
             _, settings = settings_from(plan.inputs.settings)
-            inexact = [*converted.inexact, *tools, *settings]
+            inexact = [*plan.inexact, *converted.inexact, *tools, *settings]
             ready = Ready(plan=plan, inputs=plan.inputs, messages=converted.messages, inexact=inexact)
         except wire.Unconvertible as error:
             missing.append(f"a form that can be sent again ({error})")
@@ -108,14 +108,14 @@ def run(settings: Settings, store: Reader, session_id: str, turn: int, options: 
     report, ready = check(store, session_id, turn, options)
     if ready is None:
         raise NotReplayable(session_id, turn, report.missing)
-    model, named = _model(ready, options)
+    model, named, ending = _model(ready, options)
     began = time.monotonic()
     with recording(settings):
         overrides = _told_changes(options.changes)
         metadata = {"of": session_id, "turn": turn, "model": _name(named), "overrides": overrides}
         with _branch(store, ready, named, options.changes, metadata) as chat:
             matcher = Matcher(ready.plan.turn.tool_calls, partial(replay.tool_parts, store, session_id))
-            again = TurnRun(ready.inputs, ready.messages, options, model, chat, matcher)
+            again = TurnRun(ready.inputs, ready.messages, options, model, chat, matcher, ending)
             asyncio.run(again.turn())
         report = msgspec.structs.replace(
             report,
@@ -146,33 +146,39 @@ def _run_of(report: Replayed) -> Run:
     )
 
 
-def _model(ready: Ready, options: Options) -> tuple[Model, contracts.Model]:
-    """The model to ask, and how it is recorded."""
+def _model(ready: Ready, options: Options) -> tuple[Model, contracts.Model, Ending | None]:
+    """The model to ask, how it is recorded, and where the turn ends if it is played back."""
     if isinstance(options.model, Model):
-        return options.model, contracts.Model(provider_id=options.model.system, model_id=options.model.model_name)
+        named = contracts.Model(provider_id=options.model.system, model_id=options.model.model_name)
+        return options.model, named, None
     recorded = ready.inputs.model
     name = options.changes.model
     if name == RECORDED:
-        return Played(list(_recorded_answers(ready)), "The recording"), recorded
+        answers = list(_recorded_answers(ready))
+        turn = ready.plan.turn
+        ending = Ending(steps=len(answers), stop_reason=turn.stop_reason, error=turn.error)
+        return Played(answers, "The recording"), recorded, ending
     if name is None:
-        return open_model(_name(recorded)), recorded
-    return open_model(name), model_of(name)
+        return open_model(_name(recorded)), recorded, None
+    return open_model(name), model_of(name), None
 
 
-def _recorded_answers(ready: Ready) -> Iterator[ModelResponse | str]:
+def _recorded_answers(ready: Ready) -> Iterator[ModelResponse | Exception]:
     """What the model said, request by request; a failure only where nobody asked again after it."""
-    answers = ready.plan.answers
+    answers, parts = ready.plan.answers, ready.plan.turn.parts
+    is_cut = bool(parts) and getattr(parts[-1], "streaming", False)
     for number, answer in enumerate(answers, 1):
-        reason = answer.error or "it was not recorded"
-        if answer.output is not None:
-            try:
-                yield wire.answer_from(ready.inputs.wire, answer.output)
-                continue
-            except wire.Unconvertible as error:
-                reason = str(error)
-        elif answer.error and number < len(answers):
+        if answer.error and number < len(answers):
             continue
-        yield f"The recorded answer {number} can't be said again: {reason}."
+        said, reason = None, "it was not recorded"
+        try:
+            said = wire.answer_from(ready.inputs.wire, answer.output) if answer.output is not None else None
+        except wire.Unconvertible as error:
+            reason = str(error)
+        if answer.error:
+            yield BrokenOff(answer.error, said.parts if said else (), is_cut=is_cut)
+        else:
+            yield said or ModelFailed(f"The recorded answer {number} can't be said again: {reason}.")
 
 
 def _name(model: contracts.Model) -> str:

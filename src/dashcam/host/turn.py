@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -12,6 +12,7 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    ModelResponsePart,
     ToolCallPart,
     ToolReturnPart,
 )
@@ -19,7 +20,7 @@ from pydantic_ai.models import Model
 
 from dashcam.contracts import chat as contracts
 from dashcam.host import written
-from dashcam.host.models import Played, parameters_from, settings_from
+from dashcam.host.models import BrokenOff, Played, parameters_from, settings_from
 from dashcam.host.tools import Tools
 from dashcam.host.written import Outcome
 from dashcam.record.calls import Request, Sent
@@ -61,6 +62,14 @@ class CallReport(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How a recorded turn ended, and after how many answers: played back, it goes no further."""
+
+    steps: int
+    stop_reason: str | None = None
+    error: str | None = None
+
+
 class TurnRun:
     """The turn as it is run again, one request after the other."""
 
@@ -72,9 +81,10 @@ class TurnRun:
         model: Model,
         chat: SessionRecorder,
         matcher: Matcher,
+        ending: Ending | None = None,
     ) -> None:
         self._inputs, self._options, self._model, self._chat = inputs, options, model, chat
-        self._matcher = matcher
+        self._matcher, self._ending = matcher, ending
         self._style = written.style_of(inputs)
         self._messages = list(messages)
         self._bodies: list[Sent] = [chat.calls.message(body) for body in inputs.messages]
@@ -92,21 +102,46 @@ class TurnRun:
         """Ask until the model has no more to say, or nobody can answer what it calls."""
         try:
             reason = await self._until_the_end()
+        except BrokenOff as broken:
+            self._fail(broken)
+            self._chat.end_step(error=str(broken))
+            self._end("error")
         except Exception as error:  # of the model or its provider, or something odd in what they said
-            self.stopped, self.failed = f"the model failed: {message_of(error) or type(error).__name__}", True
+            self._fail(error)
             self._chat.end_turn("error", error)
-            return
+        else:
+            self._end(reason)
+
+    def _fail(self, error: Exception) -> None:
+        self.stopped, self.failed = f"the model failed: {message_of(error) or type(error).__name__}", True
+
+    def _end(self, reason: str) -> None:
+        """End for this reason; what was played back to its end, as the original did."""
+        ending = self._ending
+        if ending and self._is_over:
+            reason = ending.stop_reason or reason
+            if ending.error:
+                self.stopped = self.stopped if self.failed else f"the turn failed, as it had then: {ending.error}"
+                self._chat.chunk({"type": "error", "errorText": ending.error})
         self._chat.end_turn(reason)
 
-    async def _until_the_end(self) -> str | None:
-        """Run it; return how the turn is to end, None where the model has said so."""
+    @property
+    def _is_over(self) -> bool:
+        """Whether all that was recorded has been played back."""
+        return self._ending is not None and self.steps >= self._ending.steps
+
+    async def _until_the_end(self) -> str:
+        """Run it; return why the turn is to end."""
         outputs = {tool.name for tool in self._parameters.output_tools}
         while self.steps < self._options.max_steps:
+            if self._is_over:
+                return "abort"
             response = await self._ask()
             called = [part for part in response.parts if isinstance(part, ToolCallPart)]
             calls = [part for part in called if part.tool_name not in outputs]
             if not calls:
-                return "stop" if called else None  # a call of an output tool is the answer itself: nobody settles it
+                # A call of an output tool is the answer itself: nobody settles it.
+                return "stop" if called else stop_reason_of(response)
             answers = [answer for call in calls if (answer := self._answer(call))]
             if len(answers) < len(calls):
                 return "abort"
@@ -118,15 +153,24 @@ class TurnRun:
         self.steps += 1
         self._chat.begin_step(self._request())
         given: dict[str, Any] = {"model_settings": self._settings, "model_request_parameters": self._parameters}
-        if self._options.tell is None:
-            response = await direct.model_request(self._model, self._messages, **given)
-        else:
-            response = await self._stream(self._options.tell, given)
-        for chunk in answer_chunks(response.parts, f"{self.steps}-"):
-            self._chat.chunk(chunk)
+        try:
+            if self._options.tell is None:
+                response = await direct.model_request(self._model, self._messages, **given)
+            else:
+                response = await self._stream(self._options.tell, given)
+        except BrokenOff as broken:
+            self._say(broken.said, is_cut=broken.is_cut)
+            raise
+        self._say(response.parts)
         said = written.said(self._style, response)
         self._chat.end_step(stop_reason=stop_reason_of(response), output=said, **self._spent(response))
         return response
+
+    def _say(self, parts: Iterable[ModelResponsePart], *, is_cut: bool = False) -> None:
+        """Record an answer; one that was cut lacks the end of its last part."""
+        chunks = list(answer_chunks(parts, f"{self.steps}-"))
+        for chunk in chunks[:-1] if is_cut else chunks:
+            self._chat.chunk(chunk)
 
     def _spent(self, response: ModelResponse) -> dict[str, Any]:
         """Who answered, and for how much; nothing is known of what was only played."""

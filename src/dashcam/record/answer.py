@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from dashcam.contracts.chat import MESSAGE, USAGE, Model, Usage, tool_name_of
 from dashcam.dialects.usage import usage_from
@@ -25,14 +28,15 @@ from dashcam.record.assemble import (
 from dashcam.record.calls import Request
 from dashcam.record.lines import OpenSpan
 from dashcam.record.messages import Native
-from dashcam.record.parts import PartWriter, scrubbed
+from dashcam.record.parts import GROWING, PartWriter, scrubbed
 from dashcam.sdk import mint
 from dashcam.sdk.ids import new_id
 
 if TYPE_CHECKING:
-    from dashcam.record.recorder import SessionRecorder
+    from dashcam.record.session import Session
 
 _OUTCOMES = {"output-available": "tool_call_completed", "output-error": "tool_call_failed"}
+TOLD_SECONDS = 0.2
 MAX_ODD = 20  # remarks on a message; what is odd comes in thousands
 
 
@@ -47,6 +51,8 @@ class Step:
         self.first_ms: float | None = None
         self.parts: list[Part] = []
         self.facts: dict[str, Any] = {}  # what the caller said of it: usage, stop_reason, response_id …
+        self.said: dict[str, Any] = {}
+        self.latency_ms: float | None = None
         self.is_told = False  # whether the text was given as a whole, so that another begins another step
 
     def elapsed_ms(self) -> float:
@@ -57,7 +63,7 @@ class Answer:
     """Follows one assistant message from its first chunk to its end."""
 
     def __init__(
-        self, session: SessionRecorder, turn: OpenSpan, metadata: Mapping[str, Any], native: Native | None = None
+        self, session: Session, turn: OpenSpan, metadata: Mapping[str, Any], native: Native | None = None
     ) -> None:
         self._session, self._turn = session, turn
         self.id, self.created_at = native.id_in(session.id) if native else new_id(MESSAGE)
@@ -69,7 +75,12 @@ class Answer:
         self._tools: dict[str, OpenSpan] = {}  # those under way
         self._outcomes: list[Part] = []  # since the last step: what the next request brings along
         self._step: Step | None = None
-        self._usage: Usage | None = None
+        self._late: Step | None = None  # one that has ended, and whose usage may come with the next chunk
+        self._told_steps = 0
+        self._usage: Usage | None = None  # the sum over the steps
+        self._total: Usage | None = None  # what the stream tells of the whole
+        self._told_usage: Any = None
+        self._told_at = 0.0
         self._costs: list[float | None] = []  # of the steps that cost something; None: nobody knows what
         self._odd: list[str] = []
         self.save()
@@ -94,10 +105,13 @@ class Answer:
         """The step that is under way; a new one where none is."""
         if self._step is None:
             self._tell_outcomes()
-            self._step = Step(request or self._session.request(), is_timed)
+            self._step = step = Step(request or self._session.request(), is_timed)
             self.metadata.pop("stop_reason", None)
-            if self._step.request:
-                self.metadata |= _digests(self._step.request)
+            if step.request:
+                model = self._session.model_of(step.request)
+                self.metadata |= {**_digests(step.request), "model": _model_told(model, step.request)}
+                if is_timed:
+                    step.facts["request_step"] = self._session.calls.ask(step.request, model, self.id)
             self.save()
         return self._step
 
@@ -112,6 +126,17 @@ class Answer:
         return bool(self._tools)
 
     @property
+    def cut_off(self) -> str | None:
+        """Why it is not complete, if nobody says that it is."""
+        if self._tools:
+            return "The turn ended before its tool calls did."
+        if any(part.get("state") in GROWING for part in self.parts):
+            return "The stream ended before the answer did."
+        if self._step is not None and self._step.is_timed and not self._step.parts:
+            return "The model was asked, and no answer was told."
+        return None
+
+    @property
     def is_open(self) -> bool:
         return "stop_reason" not in self.metadata
 
@@ -119,9 +144,9 @@ class Answer:
 
     def _apply(self, change: Change) -> None:
         match change:
-            case Grew(part=part, path=path, text=text):
+            case Grew(part=part, text=text):
                 self._note(part)
-                self._writer.grow(part, path, text)
+                self._writer.grow(part, text)
             case Began(part=part):
                 self.parts.append(part)
                 self._note(part)
@@ -134,7 +159,9 @@ class Answer:
                 self.end_step()
                 self.step(is_timed=True)
             case StepEnded(usage=usage, finish_reason=reason):
-                self.end_step(usage=usage, stop_reason=reason)
+                self._close_step(usage=usage, stop_reason=reason)
+                if self._late and usage:
+                    self._tell_late()
             case Told(metadata=metadata):
                 self._told(metadata)
             case Failed(error=error):
@@ -149,6 +176,8 @@ class Answer:
         """The part belongs to the step under way; its first one ends the wait for the model."""
         if part.type == "step-start" or (part.tool_state or "").startswith("output"):
             return
+        if self._step and not self._step.is_timed and self._outcomes and part not in self._step.parts:
+            self.end_step()  # nobody says where steps end: what follows the outcome of a tool is another
         step = self.step()
         if step.first_ms is None and step.is_timed and step.is_streamed:
             step.first_ms = step.elapsed_ms()
@@ -172,45 +201,81 @@ class Answer:
             self._session.tools_run.end(tool, call_id, span, part.data)
 
     def _told(self, metadata: Mapping[str, Any]) -> None:
-        """What a stream says about its message. Its usage counts, unless the steps have told theirs."""
+        """What a stream says about its message. A usage belongs to the step that has just ended, a total to the whole."""
         told = dict(metadata)
-        usage = usage_from(told.pop("totalUsage", None) or told.pop("usage", None))
-        if usage and self._usage is None:
-            self.metadata["usage"] = {name: getattr(usage, name) for name in USAGE}
-            self._costs = [self._session.price(usage)]
+        usage, total = told.pop("usage", None), told.pop("totalUsage", None)
+        if usage is not self._told_usage:
+            self._told_usage = usage
+            if self._late:
+                self._late.facts["usage"] = usage
+                self._tell_late()
+            elif self._told_steps == 0:
+                total = total or usage
+        self._total = usage_from(total) or self._total
         if told:
-            self.metadata["message_metadata"] = scrubbed(told)
-        self.save()
+            self.metadata["message_metadata"] = told
+        if time.monotonic() - self._told_at > TOLD_SECONDS:  # with every chunk it would be written again and again
+            self._told_at = time.monotonic()
+            self.save()
 
     # Ends
 
     def end_step(self, **facts: Any) -> None:
         """Close the step under way: one row of model_calls."""
+        self._close_step(**facts)
+        self._tell_late()
+
+    def _close_step(self, **facts: Any) -> None:
+        """The model has answered. What it said is known; its usage may come later."""
+        self._tell_late()
         step, self._step = self._step, None
         if step is None:
             return
-        told = {**step.facts, **{name: value for name, value in facts.items() if value is not None}}
-        model: Model = told.pop("model", None) or self._session.model
-        usage = usage_from(told.pop("usage", None), model.provider_id or None)
+        step.facts |= {name: value for name, value in facts.items() if value is not None}
+        step.latency_ms = step.elapsed_ms() if step.is_timed else None
+        step.said = wire.assistant_message(part.data for part in step.parts)
+        if step.said["content"]:
+            self._session.conversation.say(step.said)
+        self._writer.flush()
+        self._late = step
+
+    def _tell_late(self) -> None:
+        """Tell of the step that has ended."""
+        step, self._late = self._late, None
+        if step is None:
+            return
+        told = dict(step.facts)
+        model: Model = told.pop("model", None) or self._session.model_of(step.request)
+        usage = usage_from(told.pop("usage", None))
         output = told.pop("output", None)
-        said = wire.assistant_message(part.data for part in step.parts)
         cost = self._session.calls.tell(
             step.request,
             model=model,
-            output=said if output is None and said["content"] else output,
+            output=step.said if output is None and step.said["content"] else output,
             usage=usage,
             message_id=self.id,
-            **{"first_token_ms": step.first_ms, "latency_ms": step.elapsed_ms() if step.is_timed else None, **told},
+            **{"first_token_ms": step.first_ms, "latency_ms": step.latency_ms, **told},
         )
-        if said["content"]:
-            self._session.conversation.say(said)
-        self._add(usage, cost)
-        self._writer.flush()
+        self._told_steps += 1
+        if usage:
+            self._usage = usage if self._usage is None else self._usage + usage
+        if usage or cost is not None:
+            self._costs.append(cost)
         self.save()
+
+    def settle(self) -> None:
+        """All that was said and answered so far goes into the conversation."""
+        self.end_step()
+        self._tell_outcomes()
 
     def finish(self, stop_reason: str, error: dict[str, str] | None = None) -> None:
         """The message is complete, as far as it goes: text where it stopped, tool calls in their last state."""
         failed = {"error": error["message"]} if error else {}
+        late = self._step is None and self._late
+        if late:
+            late.facts.setdefault("stop_reason", stop_reason)
+            if self._told_steps == 0 and self._total:  # the only step: the whole is its own
+                late.facts.setdefault("usage", self._total)
         self.end_step(stop_reason=stop_reason, **failed)
         self._writer.flush()
         self._tell_outcomes()
@@ -244,11 +309,14 @@ class Answer:
 
     def _row_metadata(self) -> dict[str, Any]:
         told = dict(self.metadata)
-        if self._usage:
-            told["usage"] = {name: getattr(self._usage, name) for name in USAGE}
-        costs = [cost for cost in self._costs if cost is not None]
-        if costs and len(costs) == len(self._costs):  # what is known of a part would be too low for the whole
-            told["cost_usd"] = sum(costs)
+        usage, costs = self._usage, self._costs
+        if self._total and (usage is None or self._total.total > usage.total):
+            usage, costs = self._total, [self._session.price(self._total)]  # not every step has told its own
+        if usage:
+            told["usage"] = {name: getattr(usage, name) for name in USAGE}
+        known = [cost for cost in costs if cost is not None]
+        if known and len(known) == len(costs):  # what is known of a part would be too low for the whole
+            told["cost_usd"] = sum(known)
         if self._odd:
             told["odd"] = self._odd
         return told
@@ -258,20 +326,17 @@ class Answer:
         counts: dict[str, int] = self._row_metadata().get("usage") or {}
         return {**counts, "total": sum(counts.values())} if counts else {}
 
-    def _add(self, usage: Usage | None, cost: float | None) -> None:
-        """Sums over the steps."""
-        if usage and self._usage is None:
-            self._costs = []  # what the stream had told of the whole
-        if usage:
-            self._usage = usage if self._usage is None else self._usage + usage
-        if usage or cost is not None:
-            self._costs.append(cost)
-
     def _tell_outcomes(self) -> None:
         """What tools answered goes into the conversation before the model is asked again."""
         if self._outcomes:
             self._session.conversation.say(wire.tool_message(part.data for part in self._outcomes))
             self._outcomes = []
+
+
+def _model_told(model: Model, request: Request) -> dict[str, Any]:
+    """The model with the settings that it was asked with; what is long or nested stands in the call alone."""
+    plain = {name: value for name, value in request.settings.items() if isinstance(value, int | float | str)}
+    return {**msgspec.to_builtins(model), **{name: value for name, value in plain.items() if len(str(value)) <= 100}}
 
 
 def _digests(request: Request) -> dict[str, str]:

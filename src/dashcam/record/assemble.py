@@ -16,6 +16,7 @@ from dashcam.contracts.chat import FINAL_STATES
 INVALID = "data-invalid"  # the type of a part that holds what is no chunk
 _KEPT = 4_000  # characters of it
 _BRIEF = 80
+_MOST_OBJECTS = 1_000  # of metadata that are merged
 _ABSENT: Any = object()  # undefined, where None is null
 
 _CALLED, _RESULT = "callProviderMetadata", "resultProviderMetadata"  # a chunk's providerMetadata, by its state
@@ -483,7 +484,9 @@ def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Objects merged into objects, anything else replaced. Not recursive, so that no depth is too deep."""
     merged = dict(base)
     rest: list[tuple[dict[str, Any], Mapping[str, Any]]] = [(merged, more)]
-    while rest:
+    for _ in range(_MOST_OBJECTS):  # an object that holds itself would never end
+        if not rest:
+            break
         into, source = rest.pop()
         for key, value in source.items():
             before = into.get(key)

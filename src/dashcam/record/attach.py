@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import mimetypes
+import stat
 from base64 import b64encode
+from contextlib import suppress
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
 from dashcam.errors import UnreadableInput
+from dashcam.sdk import emit
 
+_TEXTUAL = frozenset(("application/json", "application/xml", "application/yaml", "application/toml"))
 FILE_REFERENCE = "data-file-ref"
 
 
@@ -18,6 +22,7 @@ def attachment(given: str | Path | tuple[Any, ...]) -> dict[str, Any]:
     if isinstance(given, str | Path):
         path = Path(given)
         try:
+            _require_file(path)
             name, body = path.name, path.read_bytes()
         except OSError as error:
             raise UnreadableInput(
@@ -27,14 +32,24 @@ def attachment(given: str | Path | tuple[Any, ...]) -> dict[str, Any]:
     else:
         name, body, kind = (*given, None)[:3]
     media = kind or mimetypes.guess_type(str(name))[0] or "application/octet-stream"
+    if media.startswith("text/") or media in _TEXTUAL:
+        with suppress(UnicodeDecodeError):  # in base64 no rule would find a secret any more
+            body = emit.recorder().redactor.text(bytes(body).decode()).encode()
     url = f"data:{media};base64,{b64encode(bytes(body)).decode()}"
     return {"type": "file", "mediaType": media, "filename": str(name), "url": url}
+
+
+def _require_file(path: Path) -> None:
+    """A pipe or a device might never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(0, "it is no plain file")
 
 
 def reference(given: str | Path) -> dict[str, Any]:
     """A part that says where a file is, how large, and the SHA-256 of what it held at this moment."""
     path = Path(given).absolute()
     try:
+        _require_file(path)
         with path.open("rb") as file:
             digest = file_digest(file, "sha256").hexdigest()
             size = file.tell()

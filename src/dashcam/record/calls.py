@@ -10,10 +10,12 @@ import msgspec
 
 from dashcam.contracts.chat import Model, Usage
 from dashcam.contracts.content import context_digest, digest_of, link, prefix_digests, slices_of
+from dashcam.dialects.requests import CUT, put_together, take_apart
 from dashcam.dialects.rows import body_fields, context_fields
 from dashcam.record.lines import Lines, place
 from dashcam.record.prices import cost_of
 from dashcam.sdk import emit
+from dashcam.sdk.encode import tamed
 
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 _SYSTEM_ROLES = frozenset(("system", "developer"))
@@ -35,6 +37,19 @@ class Request(NamedTuple):
     settings: dict[str, Any]
     wire: str
     hidden: tuple[str, ...]
+    envelope: str | None = None  # what stands around the messages, to the letter
+    model: str | None = None  # whom it asks, where it says so
+
+    def fields(self) -> dict[str, Any]:
+        """As an event tells it."""
+        return {
+            "context_digest": self.context.hex(),
+            "system_prompt_digest": self.prompt,
+            "tool_catalog_digest": self.catalog,
+            "envelope_digest": self.envelope,
+            "settings": self.settings,
+            "wire": self.wire,
+        }
 
 
 class Calls:
@@ -68,7 +83,7 @@ class Calls:
         scrubbed = _encodable(emit.recorder().redactor.text(text))
         digest = sha256(scrubbed.encode()).digest()
         self._once(digest, "content.system_prompt", scrubbed.encode())
-        return digest.hex(), scrubbed != text
+        return digest.hex(), scrubbed != _encodable(text)
 
     def catalog(self, tools: Any) -> tuple[str, bool]:
         """Keep a tool catalog in the order in which it is sent; its digest, and whether something was taken out."""
@@ -110,32 +125,33 @@ class Calls:
         )
 
     def as_given(self, given: Mapping[str, Any] | str | bytes) -> Request:
-        """Write down a request as some provider's API takes it: messages, tools, system and all else.
-
-        Given as JSON text its messages are kept byte for byte.
-        """
-        if isinstance(given, str | bytes):
-            raw = given.encode() if isinstance(given, str) else given
-            request: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-            slices = slices_of(bytes(request.pop("messages", b"[]")))
-            messages: Sequence[Any] = slices if slices is not None else [raw]
-            request = {name: msgspec.json.decode(value) for name, value in request.items()}
-        else:
-            request = dict(given)
-            messages = request.pop("messages", ())
-        system, tools = request.pop("system", None), request.pop("tools", None)
-        prompt = _text_of(system) if system is not None else _prompt_among(messages)
-        if system is not None and not isinstance(system, str):
-            request["system"] = system  # blocks, with marks of where to cache: kept as they are beside their text
-        wire = str(request.pop("wire", "as-given"))
-        return self.request(
-            [self.message(message) for message in messages],
+        """Write down a request as some provider's API takes it. Given as JSON text, every byte of it is kept."""
+        raw = given.encode() if isinstance(given, str) else given if isinstance(given, bytes) else _encode(given)
+        parts = take_apart(raw)
+        slices = slices_of(parts.messages) if parts.messages else []
+        if slices is None:  # they would not come back as they were: then the request is kept in one piece
+            parts, slices = parts._replace(envelope=raw), []
+        envelope, hidden = _clean_envelope(parts.envelope)
+        digest = digest_of(envelope)
+        self._once(digest, "content.message", envelope)
+        prompt = _prompt_among(slices) if parts.prompt is None else _text_of(parts.prompt)
+        request = self.request(
+            [self.message(message) for message in slices],
             prompt=prompt,
-            tools=tools,
-            settings=request,
-            wire=wire,
-            prompt_is_sent=isinstance(system, str),
+            tools=parts.tools,
+            settings={name: value for name, value in parts.settings.items() if name != "model"},
+            wire="as-given",
+            prompt_is_sent=False,
         )
+        taken = (path for path in request.hidden if path.startswith("messages."))  # the rest stands in the envelope
+        return request._replace(hidden=(*taken, *hidden), envelope=digest.hex(), model=parts.model)
+
+    def ask(self, request: Request, model: Model, message_id: str) -> int:
+        """Write that the model is being asked: should no answer come, this is left. Returns the event's step."""
+        fields = {"model": model.model_id or "unknown", "provider": model.provider_id or None, "message_id": message_id}
+        told = {name: value for name, value in {**fields, **request.fields()}.items() if value is not None}
+        self._lines.event("model_request", told, hidden=request.hidden)
+        return self._lines.trace.step - 1
 
     def tell(
         self,
@@ -151,13 +167,7 @@ class Calls:
         hidden = list(request.hidden) if request else []
         fields: dict[str, Any] = {"model": model.model_id or "unknown", "provider": model.provider_id or None, **facts}
         if request:
-            fields |= {
-                "context_digest": request.context.hex(),
-                "system_prompt_digest": request.prompt,
-                "tool_catalog_digest": request.catalog,
-                "settings": request.settings,
-                "wire": request.wire,
-            }
+            fields |= request.fields()
         if output is not None:
             sent = self.message(output)
             fields["output_digest"] = sent.digest.hex()
@@ -219,14 +229,28 @@ def clean(value: Any) -> tuple[bytes, tuple[str, ...]]:
             decoded = value.decode("utf-8", "replace")
     else:
         decoded = value
-    fields, hidden, _ = emit.recorder().redactor.apply({"": decoded})
+    redactor = emit.recorder().redactor
+    fields, hidden, _ = redactor.apply({"": decoded})
     if isinstance(value, bytes) and not hidden:
-        return value, ()
+        text = value.decode("utf-8", "replace")
+        if redactor.scrub(text) is text:
+            return value, ()
+        hidden = ["*"]  # where a decoder doesn't see it: of a name that comes twice, the first
+    scrubbed = fields.get("", fields)
     try:
-        body = _encode(fields.get("", fields))
-    except Exception:
-        body = _encode(repr(decoded)[:10_000])
+        body = _encode(scrubbed)
+    except Exception:  # lone surrogates, loops: a text stands in the place of what JSON can't hold
+        body = _encode(tamed({"value": scrubbed})["value"])
     return body, tuple(path.removeprefix(".") or "*" for path in hidden)
+
+
+def _clean_envelope(envelope: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """The envelope without secrets; the very same bytes where there are none."""
+    whole, hidden = clean(put_together(envelope, b"[]"))
+    if not hidden:
+        return envelope, ()
+    parts = take_apart(whole)
+    return (parts.envelope if CUT in envelope else whole), hidden
 
 
 def _encodable(text: str) -> str:
@@ -237,6 +261,8 @@ def _text_of(system: Any) -> str:
     """The text of a system prompt, be it text or blocks of text."""
     if isinstance(system, str):
         return system
+    if isinstance(system, Mapping) and isinstance(system.get("parts"), list):
+        system = system["parts"]  # Gemini
     blocks = system if isinstance(system, list | tuple) else [system]
     texts = [block.get("text") if isinstance(block, Mapping) else block for block in blocks]
     return "\n\n".join(text for text in texts if isinstance(text, str))

@@ -20,6 +20,8 @@ from dashcam.store.base import Batch, EventFilter, Store
 CHUNK, CHUNK_BYTES = 1_000, 8 << 20  # items and about how many bytes a transaction
 TOLD = 20  # problems that are named one by one; the others are counted
 
+CALLS = ("model_call", "model_request")  # the events that rows of model_calls are derived from
+
 
 class Imported(msgspec.Struct):
     """What an import brought in that was not there, and what it could not take."""
@@ -154,7 +156,7 @@ class Intake:
                 self._calls[_key(call)] = (place, call)
                 return None if context is None else ""
             case Event():
-                if item.operation == "model_call":
+                if item.operation in CALLS:
                     self._called.add(_key(item))
                 return "events"
             case _:
@@ -194,9 +196,9 @@ class Intake:
         """An event for each call that has none: model calls are derived from events, and would be lost."""
         missing = {key: told for key, told in self._calls.items() if key not in self._called}
         for trace_id in {trace_id for _, trace_id, _ in missing}:
-            known = self._store.events(EventFilter(trace_id=trace_id, operation="model_call"))
-            for key in {_key(event) for event in known}:
-                missing.pop(key, None)
+            for operation in CALLS:
+                for event in self._store.events(EventFilter(trace_id=trace_id, operation=operation)):
+                    missing.pop(_key(event), None)
         return [(place, event_of(call)) for place, call in missing.values()]
 
     def _compare_sums(self) -> None:

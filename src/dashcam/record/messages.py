@@ -90,6 +90,6 @@ class MessageRows:
         return len(shown)
 
     def _write(self, message_id: str, row: MessageRow) -> None:
-        fields = {"message_id": message_id, "role": row.role, "metadata": row.metadata}
+        fields = {"message_id": message_id, "role": row.role, "metadata": scrubbed(row.metadata)}
         updated = row.created_at if self._is_past else now_ms()
         self._lines.row("chat.message", {**fields, "created_at": row.created_at, "updated_at": updated})

@@ -102,4 +102,5 @@ def _converted(given: Mapping[str, Any], into: type[_Made], form: str) -> _Made:
     try:
         return msgspec.convert(dict(given), into)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{dict(given)!r:.120} can't be used: {error}. Write it as {form}.") from error
+        # Its names alone: what it holds may be a secret, and this goes into somebody's log.
+        raise SettingsError(f"{{{', '.join(map(str, given))}}} can't be used: {error}. Write it as {form}.") from error

@@ -9,11 +9,11 @@ from dashcam.contracts.chat import PART, derived_id
 from dashcam.record.assemble import Part
 from dashcam.record.flow import Flow
 from dashcam.record.lines import Lines, place
-from dashcam.record.saving import FLUSHER, SHARE, SOON, Saving
+from dashcam.record.saving import FLUSHER, HELD_SHARE, SHARE, SLACK, SOON, Saving
 from dashcam.sdk import emit
 from dashcam.sdk.ids import new_id, now_ms
 
-_GROWING = frozenset(("streaming", "input-streaming"))
+GROWING = frozenset(("streaming", "input-streaming"))
 
 
 class _Kept:
@@ -21,8 +21,9 @@ class _Kept:
 
     def __init__(self, part_id: str, created_at: int) -> None:
         self.id, self.created_at = part_id, created_at
-        self.flows: dict[str, Flow] = {}
+        self.flow: Flow | None = None  # while its text grows
         self.dirty = True  # as a whole, not only by what it grew
+        self.whole_at = -1  # how much had been given when it was last written as a whole
         self.place = place()
 
 
@@ -39,41 +40,86 @@ class PartWriter:
         self._waiting: dict[int, Part] = {}
         self._buffered = 0
         self._saved_at = time.monotonic()
+        self._due_at = 0.0  # when what waits is due
 
     def put(self, part: Part) -> None:
-        """A part that begins, or whose state has changed."""
+        """A part that begins, or whose state or content has changed."""
         kept = self._kept.get(part.index)
+        is_new = kept is None
         if kept is None:
             kept = self._kept[part.index] = _Kept(*self._new_id(part.index))
         kept.dirty = True
-        if part.get("state") not in _GROWING:
-            kept.flows.clear()
-        self._waiting[part.index] = part
-        if self._saving.on == "chunk":
-            self.flush()
+        if part.get("state") in GROWING:
+            self._flow_of(kept, part)
         else:
-            self._flush_if_full(0)
-
-    def grow(self, part: Part, path: str, piece: str) -> None:
-        """A part whose text goes on."""
-        kept = self._kept.get(part.index)
-        if kept is None:
-            self.put(part)
-            return
-        redactor = emit.recorder().redactor
-        if redactor.asks_host:
-            return  # it is written when it ends, and the host's function has seen all of it
-        flow = kept.flows.get(path)
-        if flow is None:
-            flow = kept.flows[path] = Flow(redactor)
-        flow.add(piece)
+            kept.flow = None
         self._waiting[part.index] = part
+        # One that changes while it grows is written again when it has grown by a tenth, or is complete.
         if self._saving.on != "chunk":
-            self._flush_if_full(len(piece))
-        elif flow.waiting * SHARE >= flow.length or time.monotonic() - self._saved_at > SOON:
+            self._flush_if_full(0)
+        elif is_new or kept.flow is None or kept.flow.given > kept.whole_at * 1.1 + SLACK:
             self.flush()
         else:
             FLUSHER.soon(self)
+
+    def grow(self, part: Part, text: str) -> None:
+        """A part whose text goes on."""
+        kept = self._kept.get(part.index)
+        if kept is None or part.get("state") not in GROWING:
+            # It had ended, or never begun: it is told as a whole when the step ends, with all that may follow.
+            self._kept.setdefault(part.index, _Kept(*self._new_id(part.index))).dirty = True
+            self._waiting[part.index] = part
+            return
+        flow = self._flow_of(kept, part, text)
+        self._waiting[part.index] = part
+        share = HELD_SHARE if flow.is_held else SHARE
+        if self._saving.on != "chunk":
+            self._flush_if_full(len(text))
+        elif flow.waiting * share >= flow.given or time.monotonic() > self._due_at:
+            self.flush()
+        else:
+            FLUSHER.soon(self)
+
+    def flush(self, *, is_final: bool = True) -> None:
+        """Write all that waits; before the step ends, not what went on after its end."""
+        with self._lines.lock:
+            began = time.monotonic()
+            for index, part in list(self._waiting.items()):
+                kept = self._kept[index]
+                if is_final or kept.flow is not None or part.get("state") not in _ENDED or kept.whole_at < 0:
+                    self._write(part, kept)
+                    del self._waiting[index]
+            self._buffered = 0
+            self._saved_at = time.monotonic()
+            # Looking for secrets takes time; never more than a small share of the host's.
+            self._due_at = self._saved_at + max(SOON, 20 * (self._saved_at - began))
+
+    def flush_if_due(self) -> bool:
+        """For the thread that saves what a pause leaves waiting; whether something still waits."""
+        with self._lines.lock:
+            due_at = self._due_at if self._saving.on == "chunk" else self._saved_at + self._saving.buffer_seconds
+            if self._waiting and time.monotonic() >= due_at:
+                self.flush(is_final=False)
+            return any(self._kept[index].flow is not None for index in self._waiting)
+
+    def _flush_if_full(self, more: int) -> None:
+        self._buffered += more
+        if self._buffered > self._saving.buffer_chars:
+            self.flush(is_final=False)
+        else:
+            FLUSHER.soon(self)
+
+    def _flow_of(self, kept: _Kept, part: Part, text: str | None = None) -> Flow:
+        """The part's growing text, with all that was given of it. Where a host's function redacts, it says nothing:
+        that has to see the whole.
+        """
+        redactor = emit.recorder().redactor
+        if kept.flow is None:
+            kept.flow = Flow(_SILENT if redactor.asks_host else redactor)
+        if text is None:
+            text = part.data.get(part.path, "")[kept.flow.given :]
+        kept.flow.add(text)
+        return kept.flow
 
     def _new_id(self, index: int) -> tuple[str, int]:
         if self._native_at is None:
@@ -81,46 +127,46 @@ class PartWriter:
         part_id = derived_id(PART, self._native_at, self._message_id, str(index))
         return part_id, self._native_at if self._is_past else now_ms()
 
-    def flush(self) -> None:
-        """Write all that waits."""
-        with self._lines.lock:
-            for index, part in self._waiting.items():
-                self._write(part, self._kept[index])
-            self._waiting.clear()
-            self._buffered = 0
-            self._saved_at = time.monotonic()
-
-    def _flush_if_full(self, more: int) -> None:
-        self._buffered += more
-        late = time.monotonic() - self._saved_at > self._saving.buffer_seconds
-        if self._buffered > self._saving.buffer_chars or late:
-            self.flush()
-
     def _write(self, part: Part, kept: _Kept) -> None:
+        flow = kept.flow
         if kept.dirty or kept.place != place():
-            kept.dirty, kept.place = False, place()
-            # What is still growing is told bit by bit, so that its end can wait (flow.py): here what was told.
-            told = {path: scrubbed(part.data.get(path, ""))[: flow.length] for path, flow in kept.flows.items()}
-            self._lines.row("chat.part", self._row(part, kept, {**part.data, **told}))
-        for path, flow in kept.flows.items():
-            if taken := flow.take():
-                at, text = taken
-                delta = {"part_id": kept.id, "path": path, "at": at, "text": text, "updated_at": now_ms()}
-                self._lines.row("chat.delta", delta)
+            kept.dirty, kept.place, kept.whole_at = False, place(), flow.given if flow else 0
+            data = dict(part.data)
+            if flow:  # what grows is told bit by bit, so that its end can wait: here what was told of it
+                data[part.path] = scrubbed(data.get(part.path, ""))[: flow.length]
+            self._lines.row("chat.part", self._row(part, kept, data))
+        if flow and (taken := flow.take()):
+            at, text = taken
+            delta = {"part_id": kept.id, "path": part.path, "at": at, "text": text, "updated_at": now_ms()}
+            self._lines.row("chat.delta", delta)
 
     def _row(self, part: Part, kept: _Kept, data: dict[str, Any]) -> dict[str, Any]:
         row: dict[str, Any] = {
             "part_id": kept.id,
             "message_id": self._message_id,
             "index": part.index,
-            "type": part.type,
+            "type": scrubbed(part.type),
             "data": scrubbed(data),
             "created_at": kept.created_at,
             "updated_at": kept.created_at if self._is_past else now_ms(),
         }
         if part.tool_call_id is not None:
-            row |= {"tool_call_id": part.tool_call_id, "tool_state": part.tool_state}
+            row |= {"tool_call_id": scrubbed(part.tool_call_id), "tool_state": scrubbed(part.tool_state)}
         return row
+
+
+class _Silent:
+    """Suspects everything, so that nothing is told before its end."""
+
+    def suspects(self, text: str) -> bool:
+        return bool(text)
+
+    def scrub(self, text: str) -> str:
+        return ""
+
+
+_SILENT = _Silent()
+_ENDED = frozenset(("done",))
 
 
 def scrubbed(value: Any) -> Any:

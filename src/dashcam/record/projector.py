@@ -18,8 +18,10 @@ _TEXTS = ("span_id", "message_id", "provider", "wire", "response_id", "stop_reas
     "system_prompt_digest",
     "tool_catalog_digest",
     "context_digest",
+    "envelope_digest",
     "output_digest",
 )
+UNANSWERED = "no answer was recorded"
 
 
 def project_all(store: Store) -> int:
@@ -36,8 +38,19 @@ def project_all(store: Store) -> int:
 
 def project(events: Iterable[Event]) -> Projection:
     """Everything that follows from the log of one trace."""
-    calls = (model_call_of(event) for event in events if event.operation == "model_call")
-    return Projection(model_calls=[call for call in calls if call is not None])
+    calls: list[ModelCall] = []
+    asked: dict[int, ModelCall] = {}  # by the step of the request
+    for event in events:
+        if event.operation not in ("model_call", "model_request"):
+            continue
+        call = model_call_of(event)
+        if call and event.operation == "model_request":
+            asked[event.step] = call
+        elif call:
+            asked.pop(_count(event.data().get("request_step")) or -1, None)
+            calls.append(call)
+    calls += [msgspec.structs.replace(call, error=UNANSWERED) for call in asked.values()]
+    return Projection(model_calls=sorted(calls, key=lambda call: (call.step, call.ts)))
 
 
 def model_call_of(event: Event) -> ModelCall | None:

@@ -48,6 +48,9 @@ class Reply:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        self._close_part()
         if error is None:
+            self._close_part()
             self._session.end_step()
+        else:  # what was said stays as it is, and the turn says why
+            aborted = not isinstance(error, Exception)
+            self._session.end_turn("abort" if aborted else "error", None if aborted else error)

@@ -10,6 +10,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from dashcam.sdk import emit
+
 SaveOn = Literal["chunk", "step", "turn"]
 
 SOON = 0.005  # seconds that what came in may wait
@@ -17,6 +19,8 @@ IDLE = 1.0  # seconds without work after which the thread ends
 # A stream that comes faster than SOON is written when it has grown by this share: a line a word for a short text,
 # and for one of 100,000 words a few thousand lines instead of as many.
 SHARE = 1_000
+HELD_SHARE = 10  # the same for a text of which much can't be told yet: looking at it again takes long
+SLACK = 256  # characters that a part may grow without being written again as a whole
 
 
 class Saving(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +32,8 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waiting(Protocol):
-    def flush(self) -> None: ...
+    def flush_if_due(self) -> bool:
+        """Write what waits, if it has waited long enough; whether something still waits."""
 
 
 class Flusher:
@@ -62,7 +67,11 @@ class Flusher:
                     return
             for writer in writers:
                 idle_since = time.monotonic()
-                writer.flush()
+                try:
+                    if writer.flush_if_due():
+                        self.soon(writer)
+                except Exception:
+                    emit.recorder().lost()
 
 
 FLUSHER = Flusher()

@@ -5,7 +5,7 @@ For recording by hand, where nobody hands over the exact request. What is told w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dashcam.contracts.chat import FINAL_STATES, tool_name_of
@@ -25,6 +25,22 @@ def assistant_message(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def tool_message(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What became of tool calls, as the model gets to read it."""
     return {"role": "tool", "content": [_result(part) for part in parts]}
+
+
+def steps(parts: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """An answer as messages, one for each request that it took: what the model said, then what its tools answered."""
+    said: list[Mapping[str, Any]] = []
+    for part in (*parts, {"type": "step-start"}):
+        if part.get("type") != "step-start":
+            said.append(part)
+            continue
+        message = assistant_message(said)
+        if message["content"]:
+            yield message
+        outcomes = [each for each in said if each.get("toolCallId") is not None and has_outcome(each)]
+        if outcomes:
+            yield tool_message(outcomes)
+        said = []
 
 
 def has_outcome(part: Mapping[str, Any]) -> bool:

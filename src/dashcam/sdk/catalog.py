@@ -41,7 +41,23 @@ _EVENTS: dict[str, tuple[str, dict[str, type], dict[str, type]]] = {
             "system_prompt_digest": str,
             "tool_catalog_digest": str,
             "context_digest": str,
+            "envelope_digest": str,
             "output_digest": str,
+            "request_step": int,
+        },
+    ),
+    "model_request": (
+        "A model is being asked; written by a chat recorder, so that a request without an answer is known.",
+        {"model": str},
+        {
+            "provider": str,
+            "settings": dict,
+            "wire": str,
+            "message_id": str,
+            "system_prompt_digest": str,
+            "tool_catalog_digest": str,
+            "context_digest": str,
+            "envelope_digest": str,
         },
     ),
     "tool_call": (

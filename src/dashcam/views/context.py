@@ -9,8 +9,10 @@ import msgspec
 
 from dashcam.contracts.call import ModelCall
 from dashcam.contracts.chat import object_of
+from dashcam.dialects.requests import put_together
 from dashcam.errors import ContentNotFound
 from dashcam.record.prices import prices_of
+from dashcam.record.wire import WIRE
 from dashcam.store.base import Reader
 from dashcam.views import turns
 from dashcam.views.changes import (
@@ -167,20 +169,24 @@ class Watcher:
 def request_of(store: Reader, call: ModelCall) -> bytes:
     """The request of a call as it was recorded.
 
-    A JSON object, made of bytes and never encoded anew: `model`, then the settings as they stand in the call,
+    One that was handed over as sent comes back to the letter. Another is put together: a JSON object, made of bytes and never encoded anew: `model`, then the settings as they stand in the call,
     `system` (left out where the messages hold the system prompt themselves), `tools` (the catalog to the letter)
     and `messages` (`[`, the bodies with `,` between them, `]`). What wasn't recorded is left out; a `model` or
     `system` among the settings is the provider's own form of it, and stands alone.
     """
+    digests = messages_of(store, call)
+    bodies = [] if digests is None else _bodies(store, digests)
+    if call.envelope_digest:
+        (envelope,) = _bodies(store, [bytes.fromhex(call.envelope_digest)])
+        return put_together(envelope, b"[" + b",".join(bodies) + b"]")
     settings = object_of(call.settings)
     members = [] if "model" in settings else [b'"model":' + msgspec.json.encode(call.model)]
     if settings:
         members.append(call.settings.strip()[1:-1].strip().encode())
-    digests = messages_of(store, call)
-    bodies = [] if digests is None else _bodies(store, digests)
     if call.system_prompt_digest and "system" not in settings:
         prompt = store.system_prompt(call.system_prompt_digest)
-        members += [] if holds_prompt(bodies, prompt) else [b'"system":' + msgspec.json.encode(prompt)]
+        apart = call.wire == WIRE or not holds_prompt(bodies, prompt)
+        members += [b'"system":' + msgspec.json.encode(prompt)] if apart else []
     if call.tool_catalog_digest:
         members.append(b'"tools":' + store.tool_catalog(call.tool_catalog_digest).encode())
     if digests is not None:

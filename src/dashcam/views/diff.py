@@ -17,7 +17,7 @@ from dashcam.views import turns
 from dashcam.views.changes import CatalogChange, catalog_change
 from dashcam.views.context import text_of
 from dashcam.views.divergence import Calls, FirstMessage, first_message
-from dashcam.views.parts import Part, ReasoningPart, TextPart, ToolPart
+from dashcam.views.parts import Part, ReasoningPart, StepStart, TextPart, ToolPart
 from dashcam.views.turns import Message, Turn
 from dashcam.views.words import Matching, Piece, text_diff, unified
 
@@ -93,7 +93,7 @@ class TurnDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output: list[Piece] | None = None
     reasoning: list[Piece] | None = None
     tools: list[ToolDiff] = []
-    parts: Sides | None = None  # files, sources, data, notices, compactions
+    parts: Sides | None = None  # files, sources, data, notices, compactions; all of them where these are the same
     hidden: Sides | None = None  # by a rewind
     agent: Sides | None = None
     model: Sides | None = None
@@ -141,14 +141,19 @@ def load(
     found = [comparison.turn(number, one, other) for number, (one, other) in enumerate(both, 1)]
     if turn is not None and turn > len(found):
         raise NotFound(f"Neither {a!r} nor {b!r} has a turn {turn}: there are {len(found)}. Choose one of those.")
-    message = first_message(store, comparison.calls)
-    if message and (comparison.parted_at is None or message.turn < comparison.parted_at):
-        # Nothing that was said or done explains it: something else was put before the model.
-        place = message.turn - 1
-        found[place] = replace(found[place], changed=[*found[place].changed, "context"])
-    diverged_at = next((each.turn for each in found if each.differs), None)
-    shown = found if turn is None else found[turn - 1 : turn]
-    return SessionDiff(a=a, b=b, diverged_at=diverged_at, message=message, turns=shown)
+    whole = comparison.told(a, b, found)
+    return whole if turn is None else replace(whole, turns=whole.turns[turn - 1 : turn])
+
+
+def load_pair(store: Reader, a: str, number_a: int, b: str, number_b: int) -> SessionDiff:
+    """Compare one turn of each: `number_a` of `a` and `number_b` of `b`, told under the number of the first.
+
+    For a branch that counts otherwise than its parent; whether a rewind has hidden one of them makes no difference.
+    Raises NotFound where one of them isn't there.
+    """
+    comparison = _Comparison(store, full=False)
+    one, other = (replace(turns.at(store, *each)[1], hidden_at=None) for each in ((a, number_a), (b, number_b)))
+    return comparison.told(a, b, [comparison.turn(number_a, one, other)])
 
 
 class _Comparison:
@@ -161,6 +166,16 @@ class _Comparison:
         self._calls_end = False
         self.calls: list[Calls] = []  # up to the first that can show how what was said differs
         self.parted_at: int | None = None  # the first turn in which something else was said or done
+
+    def told(self, a: str, b: str, found: list[TurnDiff]) -> SessionDiff:
+        """All turns together, now that it is known where what the models were sent differs first."""
+        message = first_message(self._store, self.calls)
+        if message and (self.parted_at is None or message.turn < self.parted_at):
+            # Nothing that was said or done explains it: something else was put before the model.
+            place = message.turn - found[0].turn
+            found[place] = replace(found[place], changed=[*found[place].changed, "context"])
+        diverged_at = next((each.turn for each in found if each.differs), None)
+        return SessionDiff(a=a, b=b, diverged_at=diverged_at, message=message, turns=found)
 
     def turn(self, number: int, a: Turn | None, b: Turn | None) -> TurnDiff:
         if a is None or b is None:
@@ -187,7 +202,8 @@ class _Comparison:
         repeated = [name for name, sides in setup.items() if self._setup.get(name) == sides]
         told: dict[str, Any] = self._said(a, b) if changed or setup.keys() - repeated or self._full else {}
         if "parts" in changed:
-            told["parts"] = Sides(_rest(a), _rest(b))
+            rest = Sides(_rest(a), _rest(b))
+            told["parts"] = rest if _differ(rest.a, rest.b) else Sides(_in_order(a), _in_order(b))
         if "hidden" in changed:
             told["hidden"] = Sides(a.hidden_at is not None, b.hidden_at is not None)
         told |= {**outcome, **self._told_setup(setup, repeated), **numbers}
@@ -308,8 +324,19 @@ def _decided_otherwise(a: Turn, b: Turn) -> bool:
 
 def _shapes(messages: Iterable[Message]) -> list[bytes]:
     return shapes_of(
-        _canonical({"role": message.role, "parts": [_told(part) for part in message.parts]}) for message in messages
+        _canonical({"role": message.role, "parts": [_told(part) for part in message.parts if _counts(part)]})
+        for message in messages
     )
+
+
+def _in_order(turn: Turn) -> list[Any]:
+    """All that was said and done, as it is compared."""
+    return [msgspec.json.decode(shape) for shape in _shapes(turn.messages)]
+
+
+def _counts(part: Part) -> bool:
+    """Whether a part says anything: where a step begins is how a stream is cut, and a replay has no stream."""
+    return not isinstance(part, StepStart)
 
 
 def _told(part: Part) -> dict[str, Any]:
@@ -324,7 +351,7 @@ def _rest(turn: Turn) -> list[dict[str, Any]]:
         for message in turn.messages
         if message.role != "user"
         for part in message.parts
-        if message.role == "system" or not isinstance(part, TextPart | ReasoningPart | ToolPart)
+        if message.role == "system" or not isinstance(part, TextPart | ReasoningPart | ToolPart | StepStart)
     ]
 
 

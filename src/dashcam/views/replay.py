@@ -11,6 +11,7 @@ import msgspec
 from dashcam.contracts.call import ModelCall
 from dashcam.contracts.chat import FINAL_STATES, Model, object_of
 from dashcam.errors import ContentNotFound
+from dashcam.record.wire import WIRE as TOLD
 from dashcam.store.base import Reader
 from dashcam.views import turns
 from dashcam.views.context import holds_prompt, messages_of
@@ -20,6 +21,9 @@ from dashcam.views.turns import Turn
 Outcome = Literal["hit", "miss", "diverged"]
 
 _OUTPUT = "output."  # the paths of what was taken out of an answer, which nobody was sent
+_NO_PROMPT = "no system prompt was told to the recorder: the model is asked without one"
+_NO_TOOLS = "no tool catalog was told to the recorder: the model is asked without tools"
+_NO_HISTORY = "the messages of earlier turns were not told to the recorder that made this call"
 _SYSTEM_ROLES = ("system", "developer")
 _INSTRUCTIONS = "instructions"  # of Pydantic AI: what of the system prompt doesn't stand in the messages
 
@@ -58,6 +62,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     turn: Turn
     missing: list[str]
     redacted: list[str]  # where, in what the model was sent
+    inexact: list[str] = []  # what else the model is not asked just as it was
     inputs: Inputs | None = None
     answers: list[Answer] = []
 
@@ -69,15 +74,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def load(store: Reader, session_id: str, number: int, changes: Overrides | None = None) -> Plan:
     """What one turn takes to be run again; raises NotFound where the session has no such turn."""
     _, turn = turns.at(store, session_id, number)
-    return plan_of(store, session_id, turn, changes or Overrides())
+    return _plan(store, session_id, turn, changes or Overrides(), _said(store, session_id))
 
 
 def load_all(store: Reader, session_id: str) -> Iterator[Plan]:
     """The same for every turn of a session."""
-    return (plan_of(store, session_id, turn, Overrides()) for turn in turns.load(store, session_id))
+    loaded = turns.load(store, session_id)
+    said = _said(store, session_id)
+    return (_plan(store, session_id, turn, Overrides(), said) for turn in loaded)
 
 
-def plan_of(store: Reader, session_id: str, turn: Turn, changes: Overrides) -> Plan:
+def _plan(store: Reader, session_id: str, turn: Turn, changes: Overrides, said: Sequence[_Said]) -> Plan:
     missing = [] if turn.user and turn.user[0].parts else ["the parts of the user's message"]
     redacted = [path for path in _redacted(turn.calls) if path != "system" or changes.system_prompt is None]
     plan = Plan(session_id=session_id, turn=turn, missing=missing, redacted=redacted)
@@ -102,8 +109,10 @@ def plan_of(store: Reader, session_id: str, turn: Turn, changes: Overrides) -> P
         settings=object_of(call.settings),
         wire=call.wire or "as-given",
     )
+    inexact = list(_not_told(call, changes, messages, said))
     inputs = _changed(inputs, changes, _told_prompt(store, call))
-    return msgspec.structs.replace(plan, inputs=inputs, answers=[_answer(store, each) for each in turn.calls])
+    answers = [_answer(store, each) for each in turn.calls]
+    return msgspec.structs.replace(plan, inexact=inexact, inputs=inputs, answers=answers)
 
 
 def _model(turn: Turn, call: ModelCall) -> Model:
@@ -127,7 +136,7 @@ def _prompt(store: Reader, call: ModelCall, missing: list[str]) -> str | None:
 
 def _catalog(store: Reader, turn: Turn, call: ModelCall, missing: list[str]) -> str | None:
     if call.tool_catalog_digest is None:
-        if turn.tool_calls:
+        if turn.tool_calls and call.wire != TOLD:
             missing.append("the tool catalog: tools were called, and which there were was not recorded")
         return None
     try:
@@ -168,6 +177,72 @@ def _redacted(calls: Iterable[ModelCall]) -> list[str]:
             found = []
         paths |= dict.fromkeys(path for path in found or ["an unknown place"] if not path.startswith(_OUTPUT))
     return list(paths)
+
+
+# Requests that the recorder put together from what it was told
+
+
+class _Sent(msgspec.Struct):
+    """Of a message that the model was sent only who says it."""
+
+    role: str = ""
+
+
+class _Said(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a message of the chat only what tells whether the model was to be sent it."""
+
+    id: str
+    is_asked: bool
+    is_summary: bool
+    created_at: int
+    hidden_at: Any
+
+
+def _said(store: Reader, session_id: str) -> list[_Said]:
+    return [
+        _Said(
+            id=message.id,
+            is_asked=message.role == "user",
+            is_summary=told.get("trigger") == "compaction",
+            created_at=message.created_at,
+            hidden_at=told.get("hidden_at"),
+        )
+        for message in store.chat_messages(session_id)
+        for told in (message.metadata(),)
+    ]
+
+
+def _not_told(call: ModelCall, changes: Overrides, messages: Sequence[bytes], said: Sequence[_Said]) -> Iterator[str]:
+    """What such a request may lack. One that was handed over lacks nothing."""
+    if call.wire != TOLD:
+        return
+    if call.system_prompt_digest is None and changes.system_prompt is None:
+        yield _NO_PROMPT
+    if call.tool_catalog_digest is None:
+        yield _NO_TOOLS
+    if sum(map(_is_asked, messages)) < _asked_before(call, said):
+        yield _NO_HISTORY
+
+
+def _is_asked(body: bytes) -> bool:
+    try:
+        return msgspec.json.decode(body, type=_Sent).role == "user"
+    except (ValueError, RecursionError):
+        return False
+
+
+def _asked_before(call: ModelCall, said: Sequence[_Said]) -> int:
+    """How many messages of the user there were when the model was asked; 0 where a summary stands for some of them."""
+    place = next((place for place, each in enumerate(said) if each.id == call.message_id), 0)
+    if any(each.is_summary for each in said[:place]):
+        return 0
+    return sum(each.is_asked and not _was_hidden(each, said[place]) for each in said[:place])
+
+
+def _was_hidden(message: _Said, answer: _Said) -> bool:
+    """Whether a rewind had hidden it by then. One that came later hid the answer, too."""
+    hidden_at = message.hidden_at
+    return hidden_at is not None and not (isinstance(hidden_at, int) and hidden_at > answer.created_at)
 
 
 # Changes

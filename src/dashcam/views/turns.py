@@ -163,7 +163,7 @@ class _Sources:
     def turn(self, number: int, rows: list[ChatMessage]) -> Turn:
         messages = [self._message(row) for row in rows]
         calls = [call for message in messages for call in self._calls_of(message)]
-        digest = _newest(messages, "tool_catalog_digest") or next(
+        digest = _text(_newest(messages, "tool_catalog_digest")) or next(
             (call.tool_catalog_digest for call in reversed(calls) if call.tool_catalog_digest), None
         )
         return turn_from(number, messages, calls, digest, self._tools(digest))
@@ -301,7 +301,9 @@ def _error(value: Any) -> str | None:
         return value or None
     if isinstance(value, dict) and isinstance(value.get("message"), str):
         kind = value.get("type")
-        return f"{kind}: {value['message']}" if isinstance(kind, str) and kind != "error" else str(value["message"])
+        if not isinstance(kind, str) or kind == "error":
+            return str(value["message"])
+        return f"{kind}: {value['message']}" if value["message"] else kind
     return msgspec.json.encode(value).decode()
 
 

@@ -147,8 +147,8 @@ class Redactor:
         return self._function is not None
 
     def suspects(self, text: str) -> bool:
-        """Whether a text may hold a secret, or the beginning of one."""
-        return next(iter(self._sieve.suspected(text)), None) is not None
+        """Whether a text may hold a secret, or the beginning of one: gates, which may yet come, don't count."""
+        return self._sieve.may_begin(text)
 
     def scrub(self, text: str) -> str:
         """As `text`, without remembering."""

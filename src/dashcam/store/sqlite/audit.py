@@ -14,7 +14,7 @@ from dashcam.store.sqlite.verify_chat import verify_chat
 _UNTOLD_CALLS = (
     "SELECT trace_id, step, session_id FROM model_calls AS c WHERE NOT EXISTS (SELECT 1 FROM events AS e "
     "WHERE e.trace_id = c.trace_id AND e.step = c.step AND e.session_id = c.session_id "
-    "AND e.operation = 'model_call') ORDER BY trace_id, step"
+    "AND e.operation IN ('model_call', 'model_request')) ORDER BY trace_id, step"
 )
 
 

@@ -1,4 +1,5 @@
 """Layer 1: chat rows. A later row stands in the place of an earlier one, and a delta goes on from it.
+A session's later row adds to the earlier one, and a tool call has one row, whoever answered it.
 
 Works inside the transaction that the caller holds. A batch is worked through in memory and each row that has changed
 is then written once, however many deltas it grew by. A row that contradicts what is there is an IntegrityError, like
@@ -16,12 +17,18 @@ from msgspec.structs import astuple, replace
 
 from dashcam.contracts.chat import ChatMessage, ChatPart, ChatRow, ChatSession, PartDelta
 from dashcam.store.sqlite import facts, search
+from dashcam.store.sqlite.chat_merge import can_absorb, in_letters_of, is_stub, joined, merged_session
 from dashcam.store.sqlite.statements import chunks, insert_rows, marks
 
 LOST = "\ufffd"  # stands where a delta is missing before this one
 
 _Row = TypeVar("_Row", ChatSession, ChatMessage, ChatPart)
 _TABLES: dict[type, str] = {ChatSession: "chat_sessions", ChatMessage: "chat_messages", ChatPart: "chat_parts"}
+# CROSS JOIN: from each call to its parts, and not through all parts.
+_CALL_PARTS = (
+    "SELECT p.id FROM (VALUES {pairs}) AS call "
+    "CROSS JOIN chat_parts AS p ON p.session_id = call.column1 AND p.tool_call_id = call.column2"
+)
 _NO_ROLLUPS = dict.fromkeys(facts.ROLLUP_COLUMNS[:-1], 0) | {"cost_usd": None}
 
 
@@ -108,6 +115,8 @@ class _Desk:
         part_ids = {row.part_id for row in rows if isinstance(row, PartDelta)}
         part_ids |= {row.id for row in rows if isinstance(row, ChatPart)}
         self._stored_parts = self._load(ChatPart, part_ids)
+        self._calls = self._calls_to_join(rows)
+        self._stored_parts |= self._load(ChatPart, self._load_call_ids(self._calls) - part_ids)
         message_ids = {row.id for row in rows if isinstance(row, ChatMessage)}
         message_ids |= {row.message_id for row in rows if isinstance(row, ChatPart)}
         message_ids |= {part.message_id for part in self._stored_parts.values()}
@@ -132,19 +141,23 @@ class _Desk:
 
     def write(self) -> None:
         """Write what has changed: parents before children, then what is counted from them."""
+        gone = self._join_calls()
         parts = _changed(self._stored_parts, {key: draft.row() for key, draft in self._drafts.items()})
         messages = _changed(self._stored_messages, self._messages)
         for session_id, active_at in self._active.items():
             session = self._sessions[session_id]
             self._sessions[session_id] = replace(session, updated_at=max(active_at, session.updated_at))
+        for session_id, stored in self._stored_sessions.items():
+            self._sessions[session_id] = in_letters_of(stored, self._sessions[session_id])
         sessions = _changed(self._stored_sessions, self._sessions)
         self._upsert(ChatSession, sessions)
         self._upsert(ChatMessage, messages)
-        search.take_out(self._connection, [part.id for part in parts if part.id in self._stored_parts])
+        search.take_out(self._connection, [part.id for part in (*parts, *gone) if part.id in self._stored_parts])
+        self._connection.executemany("DELETE FROM chat_parts WHERE id = ?", [(part.id,) for part in gone])
         self._upsert(ChatPart, parts)
         search.put_in(self._connection, [(part.id, part.type) for part in parts])
         counted = {message.session_id for message in messages}
-        counted |= {part.session_id for part in parts if self._is_counted(part)}
+        counted |= {part.session_id for part in parts if self._is_counted(part)} | {part.session_id for part in gone}
         counted |= {session.id for session in sessions if self._is_told(session)}
         for session_id in counted:
             facts.refresh_chat(self._connection, session_id)
@@ -160,10 +173,9 @@ class _Desk:
             self._sessions[row.id], self._told_at[row.id] = row, row.updated_at
             return
         told_at = self._told_at.get(row.id, 0)
-        kept = row if row.updated_at >= told_at else known
         self._told_at[row.id] = max(told_at, row.updated_at)
         self._sessions[row.id] = replace(
-            kept,
+            merged_session(known, row, is_newer=row.updated_at >= told_at),
             agent=known.agent or row.agent,
             created_at=min(known.created_at, row.created_at),
             updated_at=max(known.updated_at, row.updated_at),
@@ -199,6 +211,29 @@ class _Desk:
         draft.grow(row)
         self._note(row.session_id, draft.begun.created_at, row.updated_at)
 
+    def _calls_to_join(self, rows: Sequence[ChatRow]) -> set[tuple[str, str]]:
+        """The tool calls, as (session, call), of which there may be more than one row: answers, and new calls."""
+        told = [row for row in rows if isinstance(row, ChatPart) and row.tool_call_id]
+        calls = [part for part in self._stored_parts.values() if part.tool_call_id]
+        whole = {part.id for part in calls if can_absorb(part) and not is_stub(part)}  # with its answers, if any
+        return {(row.session_id, str(row.tool_call_id)) for row in told if row.id not in whole}
+
+    def _join_calls(self) -> list[ChatPart]:
+        """Let each tool call have one row; return the stored ones that are no more."""
+        groups: dict[tuple[str, str], list[ChatPart]] = {call: [] for call in self._calls}
+        for draft in self._drafts.values() if groups else ():
+            part = draft.row()
+            if (group := groups.get((part.session_id, part.tool_call_id or ""))) is not None:
+                group.append(part)
+        gone = []
+        for kept, ids in map(joined, groups.values()):
+            if kept is not None:
+                self._drafts[kept.id] = _Draft(kept)
+            for part_id in ids:
+                del self._drafts[part_id]
+                gone += [self._stored_parts[part_id]] if part_id in self._stored_parts else []
+        return gone
+
     def _note(self, session_id: str, created_at: int, updated_at: int) -> None:
         """A session was active. Where its own line was lost, a row stands in for what is told later."""
         if session_id not in self._sessions:
@@ -221,6 +256,15 @@ class _Desk:
         for chunk in chunks(sorted(ids)):
             for values in self._connection.execute(f"{select_of(kind)} WHERE id IN ({marks(chunk)})", chunk):
                 found[values[0]] = row_from(kind, values)
+        return found
+
+    def _load_call_ids(self, calls: set[tuple[str, str]]) -> set[str]:
+        """The ids of all stored parts of these tool calls."""
+        found: set[str] = set()
+        for chunk in chunks(sorted(calls)):
+            query = _CALL_PARTS.format(pairs=", ".join(["(?, ?)"] * len(chunk)))
+            rows = self._connection.execute(query, [value for call in chunk for value in call])
+            found |= {part_id for (part_id,) in rows}
         return found
 
     def _load_told_at(self, ids: set[str]) -> dict[str, int]:

@@ -14,7 +14,7 @@ from dashcam.store.sqlite.log import DAY
 from dashcam.store.sqlite.statements import insert_rows
 
 # Events of which something is derived. A trace without any of them needs no projecting.
-PROJECTED = ("model_call",)
+PROJECTED = ("model_call", "model_request")
 
 _COLUMNS = ", ".join(ModelCall.__struct_fields__)
 _ROLLUPS = (

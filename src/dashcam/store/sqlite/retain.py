@@ -36,7 +36,7 @@ _COUNTED = {"events": ("kind", "1, marks & 1, (marks & 2) / 2, 0"), "orphans": (
 _CALLS_WITHOUT_EVENT = (
     "DELETE FROM model_calls WHERE trace_id IN (SELECT trace_id FROM temp.chunk_traces) AND ts < ? "
     "AND NOT EXISTS (SELECT 1 FROM events AS e WHERE e.trace_id = model_calls.trace_id AND e.step = model_calls.step "
-    "AND e.session_id = model_calls.session_id AND e.ts = model_calls.ts AND e.operation = 'model_call')"
+    "AND e.session_id = model_calls.session_id AND e.ts = model_calls.ts AND e.operation IN ('model_call', 'model_request'))"
 )
 _BY_TRACE = (
     "SELECT session_id, trace_id, kind, count(*) FROM events WHERE seq IN (SELECT seq FROM temp.chunk) GROUP BY 1, 2, 3"
@@ -109,7 +109,7 @@ def _remove_chunk(connection: sqlite3.Connection, table: str, before: int) -> in
         counts = connection.execute(_BY_TRACE).fetchall()
         connection.execute(
             "CREATE TEMP TABLE chunk_traces AS SELECT DISTINCT trace_id FROM events "
-            "WHERE seq IN (SELECT seq FROM temp.chunk) AND operation = 'model_call'"
+            "WHERE seq IN (SELECT seq FROM temp.chunk) AND operation IN ('model_call', 'model_request')"
         )
     removed = connection.execute(f"DELETE FROM {table} WHERE seq IN (SELECT seq FROM temp.chunk)").rowcount
     if table == "events":

@@ -26,7 +26,9 @@ CONTEXT_REFERRERS = (
 CONTENT_REFERRERS = (
     "SELECT digest FROM contents WHERE lower(hex(digest)) IN ("
     "SELECT lower(output_digest) FROM model_calls WHERE output_digest IS NOT NULL "
-    "UNION SELECT lower(output) FROM temp.named_by_events WHERE output IS NOT NULL)",
+    "UNION SELECT lower(envelope_digest) FROM model_calls WHERE envelope_digest IS NOT NULL "
+    "UNION SELECT lower(output) FROM temp.named_by_events WHERE output IS NOT NULL "
+    "UNION SELECT lower(envelope) FROM temp.named_by_events WHERE envelope IS NOT NULL)",
 )
 # A message's metadata may have been edited by hand; a NULL is ignored where it is kept.
 _NAMED_BY_MESSAGES = (
@@ -43,14 +45,15 @@ CATALOG_REFERRERS = (
     _NAMED_BY_MESSAGES.format("tool_catalog_digest"),
 )
 # A model_call event can be too malformed to become a row of model_calls, and names what it names all the same.
-# One pass for all four; instr() spares the parsing where no key can match (an escaped one holds a \u).
+# One pass for all five; instr() spares the parsing where no key can match (an escaped one holds a \u).
 _NAMED_BY_EVENTS = """
 CREATE TEMP TABLE named_by_events AS
 SELECT DISTINCT json_extract(fields, '$.context_digest') AS context,
   json_extract(fields, '$.system_prompt_digest') AS prompt,
   json_extract(fields, '$.tool_catalog_digest') AS catalog,
-  json_extract(fields, '$.output_digest') AS output
-FROM events WHERE operation = 'model_call' AND (instr(fields, '_digest') OR instr(fields, '\\u')) AND json_valid(fields)
+  json_extract(fields, '$.output_digest') AS output,
+  json_extract(fields, '$.envelope_digest') AS envelope
+FROM events WHERE operation IN ('model_call', 'model_request') AND (instr(fields, '_digest') OR instr(fields, '\\u')) AND json_valid(fields)
 """
 
 _LINK = "parent = ?, head = ?, tail = ?, appended = ?, middle = ?, since = ?"

@@ -31,6 +31,7 @@ _NAMED = (
     ("system prompt", "system_prompt_digest", "SELECT digest FROM system_prompts"),
     ("tool catalog", "tool_catalog_digest", "SELECT digest FROM tool_catalogs"),
     ("answer", "output_digest", "SELECT lower(hex(digest)) FROM contents"),
+    ("envelope", "envelope_digest", "SELECT lower(hex(digest)) FROM contents"),
 )
 
 

@@ -86,6 +86,12 @@ SELECT t.id, t.part_id, CASE
       replace(replace(replace(replace(p.data_json ->> '$.output', '\\', ' '), '\n', ' '), '\t', ' '), '\r', ' ')), '') || ' ' ||
     coalesce(p.data_json ->> '$.errorText', '')
   WHEN p.type = 'data-compaction' THEN coalesce(p.data_json ->> '$.data.summary', '')
+  WHEN p.type GLOB 'data-*' THEN
+    coalesce(iif(json_type(p.data_json, '$.data') = 'text', p.data_json ->> '$.data',
+      replace(replace(replace(replace(p.data_json ->> '$.data', '\\', ' '), '\n', ' '), '\t', ' '), '\r', ' ')), '')
+  WHEN p.type IN ('source-url', 'source-document') THEN
+    coalesce(p.data_json ->> '$.title', '') || ' ' || coalesce(p.data_json ->> '$.filename', '') || ' ' ||
+    coalesce(p.data_json ->> '$.url', '')
   ELSE coalesce(p.data_json ->> '$.title', '') || ' ' || coalesce(p.data_json ->> '$.filename', '')
   END
 FROM chat_texts AS t JOIN chat_parts AS p ON p.id = t.part_id;
@@ -148,6 +154,7 @@ CREATE TABLE model_calls (
   system_prompt_digest TEXT,
   tool_catalog_digest  TEXT,
   context_digest       TEXT,
+  envelope_digest      TEXT,
   output_digest        TEXT,
   response_id          TEXT,
   input_tokens         INTEGER,
