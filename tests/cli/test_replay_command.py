@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -293,3 +294,18 @@ def test_the_page_about_replay_runs_as_printed(command: Command, module: Callabl
     shop = module("def lookup(order: int): return {'state': 'shipped'}")
     again = re.findall(r"^dashcam replay (chat-42 --tool-call .*) shop\.tools:lookup$", page, re.M)
     assert command.printed(*shlex.split(again[0]), f"{shop}:lookup").endswith("equal\n")
+
+
+def test_a_tool_that_hangs_in_threads_of_its_own_does_not_keep_the_command(chat: str, tmp_path: Path) -> None:
+    (tmp_path / "stuck.py").write_text(
+        "import asyncio, time\nasync def weather(town): await asyncio.to_thread(time.sleep, 60)\n"
+    )
+    model = scripted(tmp_path, {"tool": "weather", "input": {"town": "Bern"}}, {"text": "Rain."})
+    began = time.monotonic()
+    command = ["replay", chat, "--turn", "2", "--model", model, "--run-tools", "--tools", "stuck:weather"]
+    done = subprocess.run(
+        [sys.executable, "-m", "dashcam", *command, "--tool-timeout", "0.2", "--json"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=50,
+    )  # fmt: skip
+    assert "longer than 0.2 s" in json.loads(done.stdout)["calls"][0]["error"]
+    assert time.monotonic() - began < 40

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,7 +49,9 @@ def replay(
     tools: Annotated[
         str | None, typer.Option(metavar="MODULE:NAME", help="Where the tools are, for --run-tools.")
     ] = None,
-    tool_timeout: Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="For each tool call.")] = 60.0,
+    tool_timeout: Annotated[
+        float, typer.Option(min=0.001, max=86_400, metavar="SECONDS", help="For each tool call.")
+    ] = 60.0,
     max_steps: Annotated[int, typer.Option(min=1, metavar="N", help="Ask the model no more often than this.")] = 50,
     tool_call: Annotated[
         str | None, typer.Option(metavar="ID", help="Run this tool call alone again, without a model.")
@@ -67,7 +73,8 @@ def replay(
     if tool_call is not None:
         if named is None:
             raise SettingsError("--tool-call runs a tool: say which code that is with --run-tools --tools module:name.")
-        _recall(settings, session_id, tool_call, named, tool_timeout, as_json)
+        with _leaving(named):
+            _recall(settings, session_id, tool_call, named, tool_timeout, as_json)
         return
     if turn is None:
         if model or system_prompt or changes:
@@ -85,7 +92,24 @@ def replay(
         max_steps=max_steps,
         tell=_tell if verbose else None,
     )
-    _replay(settings, session_id, turn, options, dry_run, as_json)
+    with _leaving(named):
+        _replay(settings, session_id, turn, options, dry_run, as_json)
+
+
+@contextmanager
+def _leaving(tools: Tools | None) -> Iterator[None]:
+    """Leave for good, though a tool that took too long has threads of its own that Python would wait for."""
+    code = 0
+    try:
+        yield
+    except typer.Exit as left:
+        code = left.exit_code
+    if tools is not None and tools.is_hung:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+    if code:
+        raise typer.Exit(code)
 
 
 def _need_host() -> None:

@@ -54,6 +54,9 @@ def run() -> None:
     except DashcamError as error:
         err.print(inert(f"dashcam: {error}"))
         sys.exit(error.exit_code)
+    except UnicodeEncodeError:
+        err.print("dashcam: an argument holds bytes that are no text in this locale. Give it as UTF-8.")
+        sys.exit(2)
     except BrokenPipeError:
         # The reader went away (`dashcam … | head`): nothing to say, and nothing more to flush.
         sys.stdout = None

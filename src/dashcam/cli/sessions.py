@@ -67,7 +67,7 @@ def sessions(
         typer.Option(metavar="KIND", help="Whose: user, system, system:SOURCE, or all [default: user]."),
     ] = None,
     archived: Annotated[bool, typer.Option("--archived", help="List archived ones, too.")] = False,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="How many.")] = 50,
     after: Annotated[str, typer.Option(metavar="SESSION_ID", help="Go on after this one, the last of a page.")] = "",
     data: Data = None,
     project: Project = None,

@@ -36,16 +36,27 @@ def send(store: Reader, session_ids: Sequence[str], url: str) -> int:
         rejected = _post(opener, address, body, sent)
         sent += count
         if rejected:
-            raise DashcamError(f"{address} took {sent} spans but rejected {rejected}. See what it logs about them.")
+            raise DashcamError(
+                f"{shown(address)} took {sent} spans but rejected {rejected}. See what it logs about them."
+            )
     return sent
 
 
 def endpoint_of(url: str) -> str:
     """The address to post to: of a bare one the path that OTLP/HTTP has for traces."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url.encode("ascii").decode())
+        _ = parts.port
+    except ValueError:
+        raise SettingsError(f"--to {url!r:.80} is no address. Write it like http://localhost:4318.") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
         raise SettingsError("--to needs an address like http://localhost:4318, http or https, without a user name.")
     return urlunsplit(parts._replace(path=parts.path if parts.path.strip("/") else _PATH, fragment=""))
+
+
+def shown(address: str) -> str:
+    """An address for a message: its query may hold a key."""
+    return urlunsplit(urlsplit(address)._replace(query=""))
 
 
 def _post(opener: urllib.request.OpenerDirector, address: str, body: bytes, sent: int) -> int:
@@ -59,9 +70,11 @@ def _post(opener: urllib.request.OpenerDirector, address: str, body: bytes, sent
     except urllib.error.HTTPError as error:
         with error:
             said = error.read(200).decode(errors="replace").strip()
-        raise DashcamError(f"{address} answered {error.code} {error.reason}: {said!r:.200}. {before}") from error
-    except (OSError, HTTPException) as error:
+        raise DashcamError(f"{shown(address)} answered {error.code} {error.reason}: {said!r:.200}. {before}") from error
+    except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise DashcamError(f"{address} can't be reached: {reason}. Is a collector listening there? {before}") from error
+        raise DashcamError(
+            f"{shown(address)} can't be reached: {reason}. Is a collector listening there? {before}"
+        ) from error
     rejected = told.get("rejectedSpans", 0) if isinstance(told, dict) else 0
     return int(rejected) if str(rejected).isdigit() else 0

@@ -6,7 +6,7 @@ was recorded.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +31,7 @@ from dashcam.views.catalog import tools_of
 
 RECORDED, SCRIPTED = "recorded", "scripted:"
 
+_NOT_TAKEN_OVER = frozenset(("extra_headers", "extra_body", "timeout"))
 _KNOWN = frozenset(ModelSettings.__annotations__)
 _ASIDE = frozenset(("model", "system", "stream", "stream_options", "instructions", "parameters"))
 _ALIASES = {
@@ -129,13 +130,15 @@ def _scripted(item: Any, place: str) -> ModelResponse | Exception:
     return ModelResponse(made)
 
 
-def settings_from(settings: Mapping[str, Any]) -> tuple[ModelSettings, list[str]]:
-    """Recorded settings as Pydantic AI has them, and what of them it hasn't."""
+def settings_from(settings: Mapping[str, Any], given: Container[str] = ()) -> tuple[ModelSettings, list[str]]:
+    """Recorded settings as Pydantic AI has them, and what of them is left out. `given` are those of the command line."""
     found: dict[str, Any] = {}
     unknown = []
     for name, value in settings.items():
         known = _ALIASES.get(name, name)
-        if is_setting(known):
+        if known in _NOT_TAKEN_OVER and name not in given:
+            unknown.append(f"settings.{name} is left out: where and how a request is sent isn't for a recording to say")
+        elif is_setting(known):
             found[known] = [value] if known == "stop_sequences" and isinstance(value, str) else value
         elif name not in _ASIDE:
             unknown.append(f"settings.{name} is left out: not a setting of Pydantic AI")

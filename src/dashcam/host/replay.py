@@ -22,7 +22,16 @@ from pydantic_ai.models import Model
 from dashcam.contracts import chat as contracts
 from dashcam.errors import ModelFailed, NotReplayable, SettingsError
 from dashcam.host import wire
-from dashcam.host.models import RECORDED, BrokenOff, Played, check_settings, open_model, parameters_from, settings_from
+from dashcam.host.models import (
+    RECORDED,
+    SCRIPTED,
+    BrokenOff,
+    Played,
+    check_settings,
+    open_model,
+    parameters_from,
+    settings_from,
+)
 from dashcam.host.runs import KIND, Run, append
 from dashcam.host.turn import CallReport, Ending, Options, TurnRun
 from dashcam.record.branch import branch
@@ -71,7 +80,7 @@ def check(store: Reader, session_id: str, turn: int, options: Options | None = N
     """Whether a turn can be run again, and what is missing; and all that it takes, where it can."""
     changes = options.changes if options else Overrides()
     check_settings(list(changes.settings))
-    return _check(replay.load(store, session_id, turn, changes))
+    return _check(replay.load(store, session_id, turn, changes), changes.given)
 
 
 def check_all(store: Reader, session_id: str) -> Iterator[Replayed]:
@@ -79,13 +88,13 @@ def check_all(store: Reader, session_id: str) -> Iterator[Replayed]:
     return (_check(plan)[0] for plan in replay.load_all(store, session_id))
 
 
-def _check(plan: Plan) -> tuple[Replayed, Ready | None]:
+def _check(plan: Plan, given: frozenset[str] = frozenset()) -> tuple[Replayed, Ready | None]:
     ready, missing = None, list(plan.missing)
     if plan.inputs is not None:
         try:
             converted = wire.messages_from(plan.inputs.wire, plan.inputs.messages)
             _, tools = parameters_from(plan.inputs.tool_catalog, plan.inputs.settings)
-            _, settings = settings_from(plan.inputs.settings)
+            _, settings = settings_from(plan.inputs.settings, given)
             inexact = [*plan.inexact, *converted.inexact, *tools, *settings]
             ready = Ready(plan=plan, inputs=plan.inputs, messages=converted.messages, inexact=inexact)
         except wire.Unconvertible as error:
@@ -159,6 +168,11 @@ def _model(ready: Ready, options: Options) -> tuple[Model, contracts.Model, Endi
         ending = Ending(steps=len(answers), stop_reason=turn.stop_reason, error=turn.error)
         return Played(answers, "The recording"), recorded, ending
     if name is None:
+        if _name(recorded).startswith(SCRIPTED):  # a file is for you to name, never for a recording
+            raise ModelFailed(
+                f"The recorded model is {_name(recorded)!r:.80}. Choose one with --model, or play the recorded answers "
+                "with --model recorded."
+            )
         return open_model(_name(recorded)), recorded, None
     return open_model(name), model_of(name), None
 

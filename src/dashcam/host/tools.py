@@ -40,6 +40,7 @@ class Tools:
 
     def __init__(self, tools: Iterable[Tool[Any]]) -> None:
         self._tools = {tool.name: tool for tool in tools}
+        self.is_hung = False  # whether one took too long; its threads may go on for ever
 
     def __contains__(self, name: object) -> bool:
         return name in self._tools
@@ -60,6 +61,7 @@ class Tools:
         try:
             return box.get(timeout=timeout)
         except queue.Empty:
+            self.is_hung = True
             return Ran(error=f"It took longer than {timeout:g} s; allow more with --tool-timeout.")
 
 

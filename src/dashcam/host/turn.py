@@ -37,6 +37,8 @@ TOOL_SECONDS = 60.0
 
 Tell = Callable[[str, Any], None]
 
+MAX_CALLS = 1_000  # of one answer
+
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How a turn is run again. Without `tools` none is run, whatever the model calls."""
@@ -88,7 +90,7 @@ class TurnRun:
         self._style = written.style_of(inputs)
         self._messages = list(messages)
         self._bodies: list[Sent] = [chat.calls.message(body) for body in inputs.messages]
-        self._settings, _ = settings_from(inputs.settings)
+        self._settings, _ = settings_from(inputs.settings, options.changes.given)
         self._parameters, _ = parameters_from(inputs.tool_catalog, inputs.settings)
         if inputs.instructions:
             self._parameters.instruction_parts = [InstructionPart(inputs.instructions)]
@@ -139,6 +141,9 @@ class TurnRun:
             response = await self._ask()
             called = [part for part in response.parts if isinstance(part, ToolCallPart)]
             calls = [part for part in called if part.tool_name not in outputs]
+            if len(calls) > MAX_CALLS:
+                self.stopped = f"{len(calls)} tool calls in one answer; more than {MAX_CALLS} are never run"
+                return "abort"
             if not calls:
                 # A call of an output tool is the answer itself: nobody settles it.
                 return "stop" if called else stop_reason_of(response)

@@ -6,6 +6,7 @@ their parts have different names, so that one reader does for the last three.
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -36,6 +37,7 @@ from pydantic_ai.messages import (
 from dashcam.record.pydantic_messages import WIRE as PYDANTIC_AI
 
 _TEXTS = ("text", "input_text", "output_text", "refusal")
+_FORCED = re.compile(rb'"force_download"\s*:\s*(?:true|"[^"]*")')
 _URLS: dict[str, type[ImageUrl | AudioUrl | VideoUrl]] = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
 _NO_SIGNATURE = "a provider's own marks, which only it can read"
 
@@ -60,7 +62,8 @@ def messages_from(wire: str, bodies: Sequence[bytes]) -> Converted:
     """The messages of a request; raises Unconvertible."""
     if wire == PYDANTIC_AI:
         try:
-            return Converted(ModelMessagesTypeAdapter.validate_json(b"[" + b",".join(bodies) + b"]"), [])
+            messages = ModelMessagesTypeAdapter.validate_json(b"[" + b",".join(map(_without_downloads, bodies)) + b"]")
+            return Converted(messages, [])
         except ValidationError as error:
             raise Unconvertible("messages", f"not as Pydantic AI has them ({_first(error)})") from None
     reader = _Reader()
@@ -292,3 +295,8 @@ def _decoded(body: bytes) -> Any:
 def _first(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, found['loc']))}: {found['msg']}"[:200]
+
+
+def _without_downloads(body: bytes) -> bytes:
+    """Whether an address is fetched from here is for the model's own class to say, never for a recording."""
+    return _FORCED.sub(b'"force_download":false', body)

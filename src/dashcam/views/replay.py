@@ -35,6 +35,11 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
     system_prompt: str | None = None
     settings: Mapping[str, Any] = {}
 
+    @property
+    def given(self) -> frozenset[str]:
+        """The settings that are told, by their first name."""
+        return frozenset(name.partition(".")[0] for name in self.settings)
+
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What the model answered to one request, as bytes; or why it didn't."""
