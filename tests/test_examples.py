@@ -23,6 +23,7 @@ def test_the_joinable_signal_prints_a_run_and_its_orphan() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_demo_shows_the_failure_and_the_recovery() -> None:
     done = subprocess.run([sys.executable, "examples/demo.py"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

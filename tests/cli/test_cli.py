@@ -48,6 +48,7 @@ def trace_id() -> str:
     return ids[0]
 
 
+@pytest.mark.slow
 def test_a_run_is_printed_in_step_order(trace_id: str) -> None:
     records = document("trace", trace_id)
     assert [record["step"] for record in records] == list(range(6))
@@ -60,6 +61,7 @@ def test_a_run_is_printed_in_step_order(trace_id: str) -> None:
     assert "$0.5000" in printed
 
 
+@pytest.mark.slow
 def test_a_session_shows_all_its_traces(trace_id: str) -> None:
     traces = document("session", "chat-42")
     assert [len(trace["records"]) for trace in traces] == [6, 6]
@@ -77,6 +79,7 @@ def test_what_a_tool_said_is_shown_inert(trace_id: str) -> None:
     assert inert("a\u202eb\x9b") == "a\\u202eb\\x9b"
 
 
+@pytest.mark.slow
 def test_orphans_tell_the_rate_the_source_and_the_question_left_open(trace_id: str, tmp_path: Path) -> None:
     costs = tmp_path / "costs.jsonl"
     costs.write_text('{"operation":"cost","usd":0.0123}\n' * 4)
@@ -97,6 +100,7 @@ def test_orphans_tell_the_rate_the_source_and_the_question_left_open(trace_id: s
     assert "25.00 %" in run("orphans").stdout
 
 
+@pytest.mark.slow
 def test_trace_session_and_orphans_read_any_file(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     tuple_ = {"session_id": "s", "trace_id": "t", "kind": "user"}
@@ -113,6 +117,7 @@ def test_trace_session_and_orphans_read_any_file(tmp_path: Path) -> None:
     assert run("trace", "t", "--file", str(tmp_path / "none")).returncode == 5
 
 
+@pytest.mark.slow
 def test_doctor_says_what_is_amiss_and_how_to_mend_it(trace_id: str, data: Path) -> None:
     findings = {finding["check"]: finding for finding in document("doctor")}
     assert {finding["state"] for finding in findings.values()} == {"ok"}
@@ -130,6 +135,7 @@ def test_doctor_on_an_empty_machine_is_no_failure(data: Path) -> None:
     assert not data.exists()
 
 
+@pytest.mark.slow
 def test_the_catalog_is_printed_with_the_hosts_own_events(tmp_path: Path) -> None:
     assert {"tool_call", "cost"} <= {shape["name"] for shape in document("events")}
     (tmp_path / "shop_events.py").write_text(
@@ -140,12 +146,14 @@ def test_the_catalog_is_printed_with_the_hosts_own_events(tmp_path: Path) -> Non
     assert run("events", "--import", "no_such_module").returncode == 5
 
 
+@pytest.mark.slow
 def test_rebuild_gives_the_same_reads(trace_id: str) -> None:
     before = [document(*command) for command in (("session", "chat-42"), ("sessions",), ("orphans",))]
     assert document("rebuild") == {"traces": 2}
     assert [document(*command) for command in (("session", "chat-42"), ("sessions",), ("orphans",))] == before
 
 
+@pytest.mark.slow
 def test_a_store_is_verified_backed_up_and_pruned(trace_id: str, tmp_path: Path) -> None:
     assert document("verify") == []
     assert document("backup", str(tmp_path / "copy.db"))["bytes"] > 0
@@ -178,6 +186,7 @@ def test_an_error_says_what_to_do_next_without_a_traceback(
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_trace_is_found_by_the_beginning_of_its_id_and_shown_in_full_on_request(trace_id: str) -> None:
     assert len(document("trace", trace_id[:8])) == 6
     long = dashcam.log_event(dashcam.new_trace("long"), "reply_ready", text="word " * 100).trace_id
@@ -197,6 +206,7 @@ def test_a_terminal_without_unicode_is_no_reason_to_fail(trace_id: str) -> None:
     assert "\\u25b8 work" in done.stdout
 
 
+@pytest.mark.slow
 def test_shipping_to_a_server_that_is_away_is_told_and_loses_nothing(trace_id: str) -> None:
     done = run("ship", DASHCAM_URL="http://127.0.0.1:9")
     assert done.returncode == 1
@@ -249,6 +259,7 @@ def test_a_reader_that_goes_away_is_no_error(trace_id: str) -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_store_that_another_process_holds_can_be_backed_up(trace_id: str, data: Path, tmp_path: Path) -> None:
     from dashcam.store.sqlite.store import SqliteReader, SqliteStore
 
@@ -263,6 +274,7 @@ def test_a_store_that_another_process_holds_can_be_backed_up(trace_id: str, data
         assert list(copy.verify()) == []
 
 
+@pytest.mark.slow
 def test_several_commands_at_once_on_a_fresh_folder_all_answer(trace_id: str) -> None:
     command = [sys.executable, "-m", "dashcam", "sessions", "--json"]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
@@ -271,6 +283,7 @@ def test_several_commands_at_once_on_a_fresh_folder_all_answer(trace_id: str) ->
         assert each.returncode == 0, told
 
 
+@pytest.mark.slow
 def test_commands_that_start_at_once_on_fresh_journals_all_answer_the_same(trace_id: str) -> None:
     command = [sys.executable, "-m", "dashcam", "trace", trace_id, "--json"]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
@@ -278,6 +291,7 @@ def test_commands_that_start_at_once_on_fresh_journals_all_answer_the_same(trace
     assert [len(json.loads(answer)) for answer in answers] == [6] * 4
 
 
+@pytest.mark.slow
 def test_a_damaged_store_is_told_by_verify_itself(trace_id: str, data: Path) -> None:
     assert run("sessions").returncode == 0
     store = data / "default" / "sessions.db"

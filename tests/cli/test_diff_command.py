@@ -46,6 +46,7 @@ def _recorded() -> None:
     ours.close()
 
 
+@pytest.mark.slow
 def test_it_exits_with_0_if_the_two_are_the_same_and_with_1_if_not() -> None:
     same, other = run("diff", "a", "same"), run("diff", "a", "b")
     assert (same.returncode, other.returncode) == (0, 1), same.stderr + other.stderr
@@ -56,6 +57,7 @@ def test_it_exits_with_0_if_the_two_are_the_same_and_with_1_if_not() -> None:
     assert run("diff", "a", "b", "--turn", "6").returncode == 4
 
 
+@pytest.mark.slow
 def test_turns_that_are_the_same_are_folded_and_the_divergence_is_marked() -> None:
     printed = run("diff", "a", "b").stdout
     places = [
@@ -75,6 +77,7 @@ def test_turns_that_are_the_same_are_folded_and_the_divergence_is_marked() -> No
     assert all(f"question {number}" in whole for number in range(1, 6))
 
 
+@pytest.mark.slow
 def test_json_is_one_document() -> None:
     found = document("a", "b")
     assert (found["a"], found["b"], found["diverged_at"]) == ("a", "b", 3)
@@ -94,6 +97,7 @@ def test_json_is_one_document() -> None:
     assert only["output"] == [{"kind": "same", "text": "The order is here."}]
 
 
+@pytest.mark.slow
 def test_what_was_recorded_is_shown_inert() -> None:
     for columns in ("60", "160"):
         printed = run("diff", "a", "b", FORCE_COLOR="1", COLUMNS=columns).stdout

@@ -62,6 +62,7 @@ def recorded() -> None:
     ours.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("recorded")
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_terminal_gets_the_same_json_with_nothing_to_obey(command: tuple[str, ...]) -> None:

@@ -271,6 +271,7 @@ def test_without_pydantic_ai_it_says_what_to_install(command: Command, monkeypat
     assert "pip install 'dashcam[host]'" in done.stderr
 
 
+@pytest.mark.slow
 def test_it_runs_in_a_process_of_its_own(chat: str) -> None:
     told = [sys.executable, "-m", "dashcam", "replay", chat, "--turn", "2", "--model", "recorded", "--json"]
     done = subprocess.run(told, capture_output=True, text=True, timeout=60)
@@ -283,6 +284,7 @@ def test_other_commands_do_not_wait_for_pydantic_ai() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
 
 
+@pytest.mark.slow
 def test_the_page_about_replay_runs_as_printed(command: Command, module: Callable[[str], str]) -> None:
     page = (Path(__file__).parent.parent.parent / "docs" / "replay.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
@@ -296,6 +298,7 @@ def test_the_page_about_replay_runs_as_printed(command: Command, module: Callabl
     assert command.printed(*shlex.split(again[0]), f"{shop}:lookup").endswith("equal\n")
 
 
+@pytest.mark.slow
 def test_a_tool_that_hangs_in_threads_of_its_own_does_not_keep_the_command(chat: str, tmp_path: Path) -> None:
     (tmp_path / "stuck.py").write_text(
         "import asyncio, time\nasync def weather(town): await asyncio.to_thread(time.sleep, 60)\n"

@@ -106,6 +106,7 @@ def recorded() -> str:
     return "chat-42"
 
 
+@pytest.mark.slow
 def test_a_session_is_read_turn_by_turn(recorded: str) -> None:
     shown = printed("show", recorded)
     places = [
@@ -141,6 +142,7 @@ def test_a_session_is_read_turn_by_turn(recorded: str) -> None:
     assert "Then stop." in printed("show", recorded, "--full")
 
 
+@pytest.mark.slow
 def test_one_turn_is_shown_with_all_there_is_of_it(recorded: str) -> None:
     shown = printed("show", recorded, "--turn", "2", "--request")
     for words in (
@@ -166,6 +168,7 @@ def test_the_system_prompt_is_shown_where_it_is_new(recorded: str) -> None:
     assert "\n    It is 12:00.\n" in shown
 
 
+@pytest.mark.slow
 def test_a_session_is_one_json_document(recorded: str) -> None:
     told = document("show", recorded, "--request")
     assert told["session"]["id"] == recorded
@@ -184,6 +187,7 @@ def test_a_session_is_one_json_document(recorded: str) -> None:
     assert [turn["number"] for turn in document("show", recorded, "--turn", "2")["turns"]] == [2]
 
 
+@pytest.mark.slow
 def test_nothing_that_was_recorded_acts_on_the_terminal() -> None:
     with dashcam.record_session(
         f"s{EVIL}", agent=EVIL, model=f"p:{EVIL}", system_prompt=EVIL, tools=[{"name": EVIL}]
@@ -206,6 +210,7 @@ def test_nothing_that_was_recorded_acts_on_the_terminal() -> None:
                 assert active not in shown, (command, active)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 100, 200])
 def test_a_terminal_of_any_width_gets_lines_that_fit(recorded: str, columns: int) -> None:
     for command in (("show", recorded), ("sessions",), ("sessions", "--text", "order")):
@@ -214,6 +219,7 @@ def test_a_terminal_of_any_width_gets_lines_that_fit(recorded: str, columns: int
         assert any(recorded in line for line in lines)
 
 
+@pytest.mark.slow
 def test_sessions_are_listed_with_what_they_cost_and_held(recorded: str) -> None:
     (told,) = document("sessions")
     assert (told["session_id"], told["kind"], told["agent"], told["provider"]) == (
@@ -249,6 +255,7 @@ def test_sessions_are_listed_with_what_they_cost_and_held(recorded: str) -> None
     assert "Where is order 1042?" in row
 
 
+@pytest.mark.slow
 def test_sessions_are_found_by_what_is_asked(recorded: str) -> None:
     with dashcam.record_session("nightly", agent="cron", kind="system:cron") as chat:
         chat.user("clean up")
@@ -342,6 +349,7 @@ def long_session(data: Path) -> str:
     return "long"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", [(), ("--json",)])
 def test_a_long_session_begins_at_once_and_takes_the_memory_of_one_turn(
     long_session: str, extra: tuple[str, ...]

@@ -48,6 +48,7 @@ def recorded(data: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_session_goes_out_and_comes_back_in_another_place(recorded: Path, tmp_path: Path) -> None:
     told = exported("chat", "log")
     assert [json.loads(line)["type"] for line in told.splitlines()] == ["session", "message", "part", "event", "event"]
@@ -61,6 +62,7 @@ def test_a_session_goes_out_and_comes_back_in_another_place(recorded: Path, tmp_
     assert again.stdout == b"0 sessions, 0 messages, 0 parts, 0 events, 0 contents new\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["jsonl", "json", "csv", "acp", "otlp", "sqlite"])
 def test_every_format_goes_to_a_file_of_its_owner_alone(form: str, recorded: Path, tmp_path: Path) -> None:
     target = tmp_path / "out" / "file"
@@ -77,6 +79,7 @@ def test_every_format_goes_to_a_file_of_its_owner_alone(form: str, recorded: Pat
         assert target.read_bytes() == exported("chat", "--format", form)
 
 
+@pytest.mark.slow
 def test_a_store_goes_to_stdout_or_a_new_file_and_never_over_another(recorded: Path, tmp_path: Path) -> None:
     target = tmp_path / "copy.db"
     target.write_bytes(exported("chat", "--format", "sqlite"))
@@ -126,6 +129,7 @@ def test_json_without_a_file_is_told(recorded: Path) -> None:
     assert b"--format json" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_not_there_and_a_device_are_no_surprise(recorded: Path, tmp_path: Path) -> None:
     done = run("export", "chat", "-o", str(tmp_path / "nowhere" / "file"))
     assert done.returncode == 5
@@ -152,6 +156,7 @@ def test_a_reader_that_goes_away_is_no_error(recorded: Path) -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_bad_lines_are_shown_without_their_control_characters(recorded: Path, tmp_path: Path) -> None:
     file = tmp_path / "bad.jsonl"
     file.write_bytes(exported("chat") + json.dumps({"type": "\x1b[31m\x07", "data": {}}).encode() + b"\n{\n")
@@ -163,6 +168,7 @@ def test_bad_lines_are_shown_without_their_control_characters(recorded: Path, tm
     assert done.stdout.startswith(b"1 session, 1 message, 1 part")
 
 
+@pytest.mark.slow
 def test_strict_imports_nothing_and_says_so(recorded: Path, tmp_path: Path) -> None:
     file = tmp_path / "bad.jsonl"
     file.write_bytes(exported("chat") + b"{\n")
@@ -173,6 +179,7 @@ def test_strict_imports_nothing_and_says_so(recorded: Path, tmp_path: Path) -> N
     assert run("export", "chat", "--data", other).returncode == 4
 
 
+@pytest.mark.slow
 def test_json_comes_back_too(recorded: Path, tmp_path: Path) -> None:
     file = tmp_path / "chat.json"
     file.write_bytes(exported("chat", "--format", "json"))

@@ -37,6 +37,7 @@ def test_a_content_is_known_by_the_sha256_of_its_bytes() -> None:
     assert digest_of(b"abc") == sha256(b"abc").digest()
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.lists(json_values), st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", " : ")]))
 def test_the_slices_of_an_array_rejoin_to_what_was_sent(messages: list[Any], separators: tuple[str, str]) -> None:
@@ -260,6 +261,7 @@ def test_a_document_is_not_a_tool_call() -> None:
     assert shape_digest([one]) != shape_digest([other])
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.lists(st.binary() | json_values.map(lambda value: json.dumps(value).encode())))
 def test_anything_has_a_shape(messages: list[bytes]) -> None:

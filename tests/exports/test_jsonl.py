@@ -125,6 +125,7 @@ def test_a_session_of_events_alone_is_exported_without_a_session_line(store: Sql
         check_sessions(store, ["nobody"], "here", chat=False)
 
 
+@pytest.mark.slow
 def test_ten_thousand_parts_pass_through_in_little_memory(store: SqliteStore) -> None:
     asked = message(1, "assistant")
     rows = [part(asked, index, "text", text="word " * 200) for index in range(10_000)]

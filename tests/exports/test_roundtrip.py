@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_sessions import NOW, SESSION, fill
@@ -141,6 +142,7 @@ def new_rows(imported: Imported) -> int:
     return imported.sessions + imported.messages + imported.parts + imported.events + imported.contents
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(batches(), st.booleans())
 def test_any_session_comes_back_as_it_went(batch: Batch, strict: bool) -> None:

@@ -742,6 +742,7 @@ PARTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(ROLES), PARTS | JSON, JSON), max_size=4), st.sampled_from(WIRES))
 def test_whatever_was_recorded_is_converted_or_refused(said: list[tuple[str, Any, Any]], name: str) -> None:
     bodies = [json.dumps({"role": role, "content": content, "tool_calls": calls}) for role, content, calls in said]
@@ -753,6 +754,7 @@ def test_whatever_was_recorded_is_converted_or_refused(said: list[tuple[str, Any
         assert all(message.parts for message in found.messages)
 
 
+@pytest.mark.slow
 @given(JSON, JSON)
 def test_whatever_catalog_and_settings_were_recorded_they_make_a_request(catalog: Any, told: Any) -> None:
     settings = {"parameters": told, "temperature": told}

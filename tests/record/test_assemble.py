@@ -516,6 +516,7 @@ _good = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(_chunks, max_size=30))
 def test_no_sequence_of_chunks_raises_and_the_changes_tell_all(chunks: list[Any]) -> None:
     """A writer that follows the changes ends with the parts as they are, whatever came."""

@@ -50,6 +50,7 @@ def test_collecting_goes_on_where_it_stood_and_adds_nothing_twice(settings: Sett
         assert [event.step for event in store.events(EventFilter())] == list(range(5))
 
 
+@pytest.mark.slow
 def test_a_journal_is_collected_while_it_is_being_written(settings: Settings) -> None:
     stop = threading.Event()
 

@@ -35,6 +35,7 @@ def told(text: str, size: int) -> tuple[str, list[str]]:
     return whole, written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 5, 17, 1000])
 @pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS.keys())
 def test_no_half_of_a_secret_is_ever_written(secret: str, size: int) -> None:
@@ -72,6 +73,7 @@ def test_words_are_written_as_they_come() -> None:
     assert told("word" * 10, 4) == ("word" * 10, ["word"] * 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "start",
     ['{"secret": "', "Cookie: ", "-----BEGIN CERTIFICATE-----", "--token ", "key=key=", 'password: "'],
@@ -88,6 +90,7 @@ def test_no_model_can_make_its_host_look_for_secrets_for_long(start: str, more: 
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.slow
 def test_a_long_line_without_a_space_takes_linear_time() -> None:
     began = time.monotonic()
     whole, _ = told("漢字" * 50_000, 20)

@@ -201,6 +201,7 @@ def test_any_bytes_are_an_item_or_a_reason(noise: bytes) -> None:
         assert str(error)
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)

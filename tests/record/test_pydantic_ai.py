@@ -424,6 +424,7 @@ def test_a_history_that_is_shortened_and_rewritten_says_nothing_new(opened: Call
     assert script.saw[2][0]["parts"][0]["content"] == "In short: much was said."
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["none", "all", "stored", "last"])), max_size=6),
     st.booleans(),
@@ -945,6 +946,7 @@ def test_the_oldest_sessions_are_closed_and_a_closed_one_goes_on(
     assert "session.run" in {msgspec.json.decode(event.fields)["name"] for event in ended}
 
 
+@pytest.mark.slow
 def test_long_runs_cost_each_message_once(opened: Callable[[], SqliteReader], data: Path) -> None:
     rounds = 60
     script = Script(*(call("look") for _ in range(rounds)), text("Done."))
@@ -960,6 +962,7 @@ def test_long_runs_cost_each_message_once(opened: Callable[[], SqliteReader], da
     assert written < rounds * 12_000
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_closes_what_it_recorded(opened: Callable[[], SqliteReader]) -> None:
     code = """
 import asyncio, dashcam

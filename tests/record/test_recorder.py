@@ -445,6 +445,7 @@ def test_secrets_in_an_attached_text_are_taken_out_of_it(opened: Any) -> None:
     assert base64.b64decode(url.partition(",")[2]) == b"KEY=[REDACTED]"
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_deltas_are_not_a_hundred_thousand_snapshots(opened: Any, data: Path) -> None:
     """What is written grows with the text, not with its square."""
     text = "word " * 100_000
@@ -795,6 +796,7 @@ chunk_usage: st.SearchStrategy[dict[str, int]] = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(turns=st.lists(st.lists(chunk_usage, max_size=4), max_size=5))
 def test_rollups_equal_the_sums_over_messages_for_any_stream(

@@ -62,6 +62,7 @@ def test_a_record_always_says_what_happened(operation: Any, strict: bool) -> Non
         assert tape.records == []
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.dictionaries(

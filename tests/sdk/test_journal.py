@@ -152,6 +152,7 @@ def test_after_a_fork_parent_and_child_have_segments_of_their_own(data: Path) ->
     assert {path.name.split("-")[1] for path in segments} == {str(os.getpid()), str(child)}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_while_other_threads_record_never_hangs(data: Path) -> None:
     stop = threading.Event()

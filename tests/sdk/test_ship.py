@@ -102,6 +102,7 @@ def test_every_record_arrives_under_its_identity(server: Receiver, data: Path, s
     assert len(server.records) == 500
 
 
+@pytest.mark.slow
 def test_what_is_logged_is_on_the_server_a_moment_later(server: Receiver, data: Path) -> None:
     dashcam.configure(data=data, url=server.url)
     trace = dashcam.new_trace(session_id="s")
@@ -203,6 +204,7 @@ def test_a_batch_committed_but_not_acknowledged_is_sent_again_and_kept_once(
     assert server.records == on_disk(data)
 
 
+@pytest.mark.slow
 def test_waits_grow_up_to_the_longest(server: Receiver, data: Path, ship: Callable[..., Shipper]) -> None:
     write(data, 1)
     server.plan = [Reply(status=500)] * 9
@@ -215,6 +217,7 @@ def test_waits_grow_up_to_the_longest(server: Receiver, data: Path, ship: Callab
     assert waits[-1] < 2.0  # doubled nine times it would be five
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "form"), [(429, "seconds"), (503, "date")])
 def test_a_busy_server_is_left_alone_for_as_long_as_it_says(
     server: Receiver, data: Path, ship: Callable[..., Shipper], status: int, form: str
@@ -521,6 +524,7 @@ def test_a_server_that_never_answers_holds_up_the_end_for_two_seconds_at_most(se
     assert 1.5 < time.monotonic() - before < 5.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["0", "1.1"])
 def test_a_forked_child_ships_what_it_writes_itself(server: Receiver, data: Path, moment: str) -> None:
     # "hard": the parent ends without a flush, so what arrives of the children they sent themselves.
@@ -531,6 +535,7 @@ def test_a_forked_child_ships_what_it_writes_itself(server: Receiver, data: Path
     assert max(server.most_at_once.values()) == 1
 
 
+@pytest.mark.slow
 def test_parent_and_children_together_send_everything_once(server: Receiver, data: Path) -> None:
     with run(FORK, data, server.url, "1.0", "soft") as parent:
         parent.communicate("")

@@ -45,6 +45,7 @@ def reads(store: SqliteStore) -> list[Any]:
     return [*found, store.figures("source"), store.shared_steps()]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(places, told, min_size=1, max_size=20), st.data())
 def test_the_same_events_in_any_order_of_arrival_read_the_same(

@@ -131,6 +131,7 @@ def test_the_title_is_how_the_first_user_message_begins(store: SqliteStore) -> N
     assert list(store.verify()) == []
 
 
+@pytest.mark.slow
 def test_a_list_over_a_hundred_thousand_events_takes_a_moment(store: SqliteStore) -> None:
     for start in range(0, 100_000, 10_000):
         events = [
@@ -237,6 +238,7 @@ def test_words_that_are_no_longer_said_are_no_longer_found(store: SqliteStore) -
     assert len(store.search("delta")) == 1
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=3), st.text(max_size=30))
 @example(["a AND b OR NOT c"], 'NEAR("a" "b", 5)')
 @example(["x"], '"')

@@ -73,6 +73,7 @@ SESSIONS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(SESSIONS, min_size=1, max_size=5))
 @example([session(metadata_json=told) for told in ('{"a":1}', '{"a":0}', '{"c":0,"a":0,"b":0}')])
 def test_session_rows_told_again_change_nothing(
@@ -155,6 +156,7 @@ STORIES: dict[str, tuple[Sequence[ChatRow], Sequence[ChatRow], dict[str, Any]]] 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("story", STORIES)
 @given(data=st.data())
 def test_a_call_that_another_process_answered_is_one_row_whatever_is_collected_first(

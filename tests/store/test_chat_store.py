@@ -46,6 +46,7 @@ def is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < 2**53
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(MESSAGES, max_size=6), max_size=5))
 def test_rollups_are_the_sums_over_the_assistant_messages_whatever_comes(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[Any]]
@@ -76,6 +77,7 @@ def test_a_batch_appended_twice_changes_nothing(store: SqliteStore) -> None:
     assert store._connection.total_changes - changes <= 1  # the log's own count
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=20), st.data())
 def test_deltas_grouped_into_batches_in_any_way_give_the_same_part(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[str], data: st.DataObject

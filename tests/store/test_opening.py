@@ -65,6 +65,7 @@ def test_a_forked_child_cannot_let_go_of_its_parents_lock(tmp_path: Path) -> Non
     assert not lock.is_held()
 
 
+@pytest.mark.slow
 def test_a_reader_waits_for_the_process_that_is_making_the_store(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     lock = WriterLock(tmp_path)

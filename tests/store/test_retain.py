@@ -39,6 +39,7 @@ def fill(store: SqliteStore) -> None:
         with_contents(store, 15, at)
 
 
+@pytest.mark.slow
 def test_a_kill_between_any_two_chunks_leaves_a_sound_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retain, "CHUNK", 10)
     monkeypatch.setattr(retain, "SESSIONS", 3)

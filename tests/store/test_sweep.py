@@ -50,6 +50,7 @@ def _stored(store: sqlite3.Connection, table: str) -> set[object]:
     return {digest for (digest,) in store.execute(f"SELECT digest FROM {table}")}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(conversations, st.data())
 def test_after_removing_any_calls_nothing_dangles_and_nothing_is_unreachable(
@@ -143,6 +144,7 @@ def test_a_circle_of_parents_does_not_hang_a_sweep(store: sqlite3.Connection) ->
     assert _sweep(store).contexts == 1
 
 
+@pytest.mark.slow
 def test_every_other_call_of_a_long_session_can_go_in_seconds(store: sqlite3.Connection) -> None:
     writer, parent, contexts = ContextWriter(store), None, []
     history = digests(*range(8000))

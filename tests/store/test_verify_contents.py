@@ -102,6 +102,7 @@ def _flip(store: sqlite3.Connection, table: str, column: str, data: st.DataObjec
     store.execute(f"UPDATE {table} SET {column} = {cast} WHERE rowid = ?", (bytes(flipped), row))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(st.sampled_from(CELLS), st.data())
 def test_any_flipped_bit_is_found(cell: tuple[str, str], data: st.DataObject) -> None:

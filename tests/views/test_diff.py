@@ -376,6 +376,7 @@ def conversation(turns: Turns, name: str, *, with_calls: bool) -> tuple[Chat, li
     return chat, sent
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(turn_lists, st.one_of(st.none(), turn_lists), st.booleans())
 def test_two_sessions_are_the_same_exactly_if_their_shapes_are(one: Turns, other: Turns | None, calls: bool) -> None:
@@ -403,6 +404,7 @@ def called(tool_name: str, call_id: str) -> bytes:
 requests = st.lists(st.lists(st.sampled_from("xyz"), max_size=5), max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(requests, st.one_of(st.none(), st.integers(0, 30)))
 def test_the_first_message_is_found_however_contexts_shrink_and_grow(sent: list[list[str]], edit: int | None) -> None:
@@ -523,6 +525,7 @@ def test_one_changed_word_in_a_long_text_is_found() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("a", "b"),
     [

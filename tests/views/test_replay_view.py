@@ -327,6 +327,7 @@ def test_a_turn_that_is_run_as_it_was_is_all_hits(calls: list[tuple[str, Any]]) 
     assert outcomes(Matcher(recorded, lambda: recorded), *made) == [("hit", n) for n in range(len(calls))]
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), JSON))
 def test_the_order_of_keys_makes_no_other_call(given_input: dict[str, Any]) -> None:
     turned = dict(reversed(given_input.items()))

@@ -259,6 +259,7 @@ def test_the_decisions_of_a_trace_are_asked_for_once(store: SqliteStore) -> None
         assert reader.asked == ["events"]
 
 
+@pytest.mark.slow
 def test_a_long_session_is_read_in_the_memory_of_one_turn(store: SqliteStore) -> None:
     chat = Chat()
     for number in range(500):

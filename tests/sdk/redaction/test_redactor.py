@@ -109,6 +109,7 @@ def test_what_is_remembered_is_bounded_by_entries_and_by_bytes() -> None:
     assert outcomes.get(b"huge") is None
 
 
+@pytest.mark.slow
 def test_known_names_and_texts_are_bounded() -> None:
     redactor = Redactor(Redaction(emails=True, cards=True, phones=True, ip_addresses=True))
     for number in range(10_000):

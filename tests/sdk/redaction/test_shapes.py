@@ -254,6 +254,7 @@ def cut_off(sample: str, size: int, cuts: int) -> Iterator[str]:
             yield text + "{"  # a stranger, at which many an expression begins to give back
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "cuts"), [(400, 40), (100_000, 4)])
 @pytest.mark.parametrize("pattern", [*CREDENTIALS, *PERSONAL_ROWS], ids=lambda pattern: pattern.name)
 def test_a_secret_that_was_cut_off_takes_no_pattern_long(pattern: Pattern, size: int, cuts: int) -> None:

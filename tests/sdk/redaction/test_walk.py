@@ -177,6 +177,7 @@ RULES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(RECORDS, RULES)
 @settings(max_examples=300, deadline=None)
 def test_a_second_redaction_changes_nothing_and_the_given_record_stays_as_it_was(
@@ -212,6 +213,7 @@ def plants(draw: st.DrawFn) -> tuple[Any, str]:
     return planted, secret
 
 
+@pytest.mark.slow
 @given(plants())
 @settings(max_examples=400, deadline=None)
 def test_a_planted_secret_never_survives(plant: tuple[Any, str]) -> None:

@@ -53,7 +53,7 @@ CREATE TABLE chat_parts (
 );
 CREATE UNIQUE INDEX chat_parts_message ON chat_parts (message_id, "index", id);
 CREATE INDEX chat_parts_session ON chat_parts (session_id);
-CREATE INDEX chat_parts_tool_call ON chat_parts (tool_call_id) WHERE tool_call_id IS NOT NULL;
+CREATE INDEX chat_parts_tool_call ON chat_parts (tool_call_id, session_id) WHERE tool_call_id IS NOT NULL;
 -- A failed call is counted without reading its part, which may be long.
 CREATE INDEX chat_parts_failed ON chat_parts (session_id) WHERE tool_state = 'output-error';
 
