@@ -29,7 +29,7 @@ CREATE TABLE events (seq INTEGER PRIMARY KEY, source_id INTEGER NOT NULL, "offse
   marks INTEGER NOT NULL, fields TEXT NOT NULL);
 CREATE UNIQUE INDEX events_identity ON events (source_id, "offset");
 CREATE INDEX events_trace ON events (trace_id, step);
-CREATE INDEX events_session ON events (session_id);
+CREATE INDEX events_session ON events (session_id, ts);
 """
 
 _WRITER = """
@@ -122,9 +122,11 @@ def rows_of(settings: Settings) -> list[tuple[object, ...]]:
 def bare_insert(rows: list[tuple[object, ...]], path: Path, size: int) -> float:
     """Rows a second into a table with the same indexes and nothing else, `size` rows a statement."""
     connection = sqlite3.connect(path, isolation_level=None)
-    connection.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; {_SCHEMA}")
-    connection.execute("PRAGMA cache_size = -65536")  # this and the next as the store has them
-    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    connection.executescript(
+        f"PRAGMA page_size = 2048; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; {_SCHEMA}"
+    )
+    connection.execute("PRAGMA cache_size = -65536")  # this, the page size and the next as the store has them
+    connection.execute("PRAGMA wal_autocheckpoint = 8000")
     one = f"({','.join('?' * len(rows[0]))})"
     start = time.perf_counter()
     for first in range(0, len(rows), BATCH):

@@ -84,16 +84,23 @@ class Pile:
     def add(self, records: Sequence[Event | Orphan], source: Source, size: int) -> None:
         """Take the records of `size` bytes, and the point in their source that is reached with them."""
         self.collected.bytes += size
-        for record in records:
-            if type(record) is not Event:
-                self._orphans.append(record)  # type: ignore[arg-type]
-            elif record.operation in ROWS and (row := _row_of(record)) is not None:
-                self._rows.append((record, row))
-            else:
-                self._events.append(record)
+        events = [record for record in records if type(record) is Event and record.operation not in ROWS]
+        self._events += events
+        if len(events) < len(records):
+            self._sort_out(record for record in records if type(record) is not Event or record.operation in ROWS)
         self._sources[source.segment] = source
         if len(self._events) + len(self._rows) + len(self._orphans) >= BATCH:
             self.flush()
+
+    def _sort_out(self, records: Iterable[Event | Orphan]) -> None:
+        """What isn't simply an event: rows, and what belongs in quarantine."""
+        for record in records:
+            if isinstance(record, Orphan):
+                self._orphans.append(record)
+            elif (row := _row_of(record)) is not None:
+                self._rows.append((record, row))
+            else:
+                self._events.append(record)
 
     def flush(self) -> None:
         """Hand over what is there; it is written when the next batch is, or at the end."""

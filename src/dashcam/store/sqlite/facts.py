@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any
 
@@ -16,7 +16,6 @@ import msgspec
 from msgspec.structs import astuple
 
 from dashcam.contracts.chat import ROLLUPS, USAGE, object_of
-from dashcam.contracts.event import Event
 from dashcam.store.sqlite.statements import insert_rows
 
 TITLE = 80  # characters of a title
@@ -86,9 +85,11 @@ def _put(names: Sequence[str]) -> str:
 _PUT = (_put(_COMMON), _put(COLUMNS))
 
 
-def count_events(connection: sqlite3.Connection, events: Sequence[Event]) -> None:
-    """Count events that were just added."""
-    counts = Counter((event.session_id, event.trace_id, event.kind) for event in events)
+def count_events(connection: sqlite3.Connection, added: Mapping[tuple[tuple[Any, ...], int], int]) -> None:
+    """Count events that were just added, told as how many there are of each ((session, trace, kind, …), day)."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for ((session_id, trace_id, kind, *_), _), count in added.items():
+        counts[session_id, trace_id, kind] += count
     insert_rows(connection, _COUNT_TRACES, [(*key, count) for key, count in counts.items()], _ADD)
     for session_id in {key[0] for key in counts}:
         refresh(connection, session_id)

@@ -11,7 +11,7 @@ import sqlite3
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -27,6 +27,8 @@ from dashcam.store.sqlite.statements import insert_rows
 DAY = 86_400_000_000
 PACK_BEYOND = 512  # bytes; below that zlib gains nothing
 
+_whose = attrgetter("session_id", "trace_id", "kind", "operation", "segment", "marks")
+Alike = tuple[str, str, str, str, str, int]  # those six
 _segment, _offset = attrgetter("segment"), attrgetter("offset")
 _Placed = TypeVar("_Placed", Event, Orphan)
 
@@ -93,18 +95,21 @@ class LogWriter:
         rows = [(seq, source, *astuple(event)[1:-1]) for seq, source, event in numbered]
         insert_rows(self._connection, f"INSERT INTO events ({_EVENT_COLUMNS})", rows)
         self.seq += len(rows)
-        self._put_aliases({event.trace_id for event in fresh})
-        self._count_events(fresh, sources)
-        count_events(self._connection, fresh)
+        # Neighbours are alike: counted once by all that is asked for, a few thousand events are a few dozen kinds.
+        counts = Counter(zip(map(_whose, fresh), [event.ts // DAY for event in fresh], strict=True))
+        self._put_aliases({trace for (_, trace, *_), _ in counts})
+        self._count_events(counts)
+        count_events(self._connection, counts)
         return len(rows)
 
-    def _count_events(self, fresh: Sequence[Event], sources: Sequence[int]) -> None:
-        days, kinds = [event.ts // DAY for event in fresh], [event.kind for event in fresh]
-        keys = list(zip(days, sources, kinds, [event.operation for event in fresh], strict=True))
-        marked = [(key, event.marks) for key, event in zip(keys, fresh, strict=True) if event.marks]
-        malformed = Counter(key for key, marks in marked if marks & MALFORMED)
-        redacted = Counter(key for key, marks in marked if marks & REDACTED)
-        self._count([(*key, count, malformed[key], redacted[key], 0) for key, count in Counter(keys).items()])
+    def _count_events(self, counts: Mapping[tuple[Alike, int], int]) -> None:
+        sums: dict[tuple[int, int, str, str], list[int]] = {}
+        for ((_, _, kind, operation, segment, marks), day), count in counts.items():
+            told = sums.setdefault((day, self._source_ids[segment], kind, operation), [0, 0, 0])
+            told[0] += count
+            told[1] += count * bool(marks & MALFORMED)
+            told[2] += count * bool(marks & REDACTED)
+        self._count([(*key, *told, 0) for key, told in sums.items()])
 
     def put_orphans(self, orphans: Sequence[Orphan]) -> int:
         fresh = self._only_new("orphans", orphans)
