@@ -106,7 +106,8 @@ class Answer:
         if self._step is None:
             self._tell_outcomes()
             self._step = step = Step(request or self._session.request(), is_timed)
-            self.metadata.pop("stop_reason", None)
+            for ended in ("stop_reason", "error"):  # it goes on: a failed request was made again, say
+                self.metadata.pop(ended, None)
             if step.request:
                 model = self._session.model_of(step.request)
                 self.metadata |= {**_digests(step.request), "model": _model_told(model, step.request)}

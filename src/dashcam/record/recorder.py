@@ -234,7 +234,9 @@ class SessionRecorder(Session):
         with self.lock:
             if self._answer:
                 self._answer.end_step(**facts)
-                if not self._answer.is_pending:
+                if facts.get("error"):
+                    self._answer.finish("error", {"type": "error", "message": str(facts["error"])})
+                elif not self._answer.is_pending:
                     self._answer.rest(facts.get("stop_reason"))
 
     @fails_open
