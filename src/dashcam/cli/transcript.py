@@ -205,7 +205,7 @@ def said_of(decision: Decision) -> str:
     said = _DECIDED.get(decision.action, decision.action)
     if decision.rule is not None:
         rule = decision.rule
-        said += f" by {rule_of({**rule, 'action': None} if isinstance(rule, dict) else rule)}"
+        said += f" by {rule_of({**rule, 'action': None, 'source': None} if isinstance(rule, dict) else rule)}"
     elif decision.pattern:
         said += f" by {decision.pattern}"
     return f"{said} ({decision.source})" if decision.source else said
