@@ -183,6 +183,65 @@ def test_a_request_given_as_sent_comes_back_byte_for_byte(opened: Any, raw: byte
     assert list(store.verify()) == []
 
 
+def test_whatever_is_wrong_with_a_request_the_answer_is_kept(opened: Any, data: Path) -> None:
+    """In production; under pytest it is told, before anything is written (below)."""
+    dashcam.configure(data=data, strict=False)
+    loop: dict[str, Any] = {}
+    loop["messages"] = [loop]
+    bad = [5, b'{"messages": [', '{"messages":["\\ud800"]}', loop, {"messages": [{"content": "x \ud800"}]}, b"\xff"]
+    with record_session("s", agent="a") as chat:
+        chat.user("hi")
+        for number, request in enumerate(bad):
+            chat.assistant(f"answer {number}", request=request)  # type: ignore[arg-type]
+        thinking = {"type": "enabled", "budget_tokens": 1000}
+        chat.assistant("answer 6", request={"messages": [], "thinking": thinking, "tool_choice": {"type": "auto"}})
+    store = opened()
+    texts = [part.data()["text"] for part in store.chat_parts("s") if part.type == "text"]
+    assert texts == ["hi", *(f"answer {number}" for number in range(7))]
+    assert msgspec.json.decode(store.model_calls(session_id="s")[-1].settings)["thinking"] == thinking
+    assert dashcam.stats()["dropped"] == 0
+
+
+def test_an_approval_that_is_awaited_is_no_failure(opened: Any) -> None:
+    """The stream ends as it should; the person answers later, to another recorder."""
+    with record_session("s", agent="a") as chat:
+        chat.user("clean up")
+        for chunk in (
+            {"type": "start-step"},
+            {"type": "tool-input-available", "toolCallId": "c", "toolName": "rm", "input": {}},
+            {"type": "tool-approval-request", "toolCallId": "c", "approvalId": "ok"},
+            {"type": "finish-step"},
+            {"type": "finish", "finishReason": "tool-calls"},
+        ):
+            chat.chunk(chunk)
+    with record_session("s", agent="a") as chat:
+        chat.chunk({"type": "tool-output-available", "toolCallId": "c", "output": "done"})
+        chat.chunk({"type": "finish"})
+    store = opened()
+    (call,) = [part for part in store.chat_parts("s") if part.tool_call_id == "c"]
+    assert (call.type, call.tool_state) == ("tool-rm", "output-available")
+    assert "error" not in list(store.chat_messages("s"))[1].metadata()
+    assert not store.sessions(SessionFilter(has_error=True))
+
+
+def test_usage_after_the_end_of_a_stream_counts(opened: Any) -> None:
+    with record_session("s", agent="a") as chat:
+        chat.user("q")
+        chat.chunk({"type": "text-start", "id": "1"})
+        chat.chunk({"type": "finish"})
+        chat.chunk({"type": "message-metadata", "messageMetadata": {"usage": {"inputTokens": 7, "outputTokens": 2}}})
+    assert opened().chat_session("s").total_tokens == 9
+
+
+def test_an_outcome_that_comes_before_its_call_stays(opened: Any) -> None:
+    with record_session("s", agent="a") as chat:
+        chat.user("q")
+        chat.tool_result("c", "found")
+        chat.tool_call("look", {"at": 1}, tool_call_id="c")
+    (call,) = [part for part in opened().chat_parts("s") if part.tool_call_id == "c"]
+    assert (call.tool_state, call.data()["output"], call.data()["input"]) == ("output-available", "found", {"at": 1})
+
+
 def test_a_request_that_is_none_is_refused_before_anything_is_written(data: Path) -> None:
     chat = record_session("s", agent="a")
     chat.user("hi")

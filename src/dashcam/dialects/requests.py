@@ -17,7 +17,7 @@ _MESSAGES = ("messages", "input", "contents")
 _PROMPTS = ("system", "instructions", "systemInstruction", "system_instruction")
 CUT = b"\0"  # where the messages were: no JSON text holds it
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.S)
-_BLANK = re.compile(rb"[\s,{:]*")
+_OPENING, _COMMA, _COLON = (re.compile(rb"\s*\%b?\s*" % each) for each in (b"{", b",", b":"))
 
 
 class Parts(NamedTuple):
@@ -56,19 +56,20 @@ def put_together(envelope: bytes, messages: bytes) -> bytes:
 def _places(raw: bytes, members: Mapping[str, msgspec.Raw]) -> dict[str, tuple[int, int]]:
     """Where the value of each member stands. Of a name that comes twice the last one counts, as in every decoder."""
     places: dict[str, tuple[int, int]] = {}
-    at = 0
-    while key := _STRING.match(raw, _after_blank(raw, at)):
-        start = _after_blank(raw, key.end())
+    at = _after(_OPENING, raw, 0)
+    while key := _STRING.match(raw, at):
+        start = _after(_COLON, raw, key.end())
         name = msgspec.json.decode(key[0], type=str)
         value = bytes(members[name])
         end = start + (len(value) if raw.startswith(value, start) else _length(raw, start))
         places[name] = (start, end)
-        at = end
+        at = _after(_COMMA, raw, end)
     return {name: place for name, place in places.items() if raw[slice(*place)] == bytes(members[name])}
 
 
-def _after_blank(raw: bytes, at: int) -> int:
-    found = _BLANK.match(raw, at)
+def _after(mark: re.Pattern[bytes], raw: bytes, at: int) -> int:
+    """Behind the mark, and what blank stands around it."""
+    found = mark.match(raw, at)
     return found.end() if found else at
 
 

@@ -116,6 +116,14 @@ class Answer:
             self.save()
         return self._step
 
+    def knows(self, tool_call_id: str) -> bool:
+        return any(part.tool_call_id == tool_call_id for part in self.parts)
+
+    def remark(self, what: str) -> None:
+        """Note what was strange."""
+        if len(self._odd) < MAX_ODD:
+            self._odd.append(what)
+
     @property
     def has_spoken(self) -> bool:
         """Whether the step under way was told as a whole: then another text is another step."""
@@ -170,8 +178,7 @@ class Answer:
             case Ended(reason=reason, aborted=aborted):
                 self.finish("abort" if aborted else reason or "stop")
             case Odd(what=what):
-                if len(self._odd) < MAX_ODD:
-                    self._odd.append(what)
+                self.remark(what)
 
     def _note(self, part: Part) -> None:
         """The part belongs to the step under way; its first one ends the wait for the model."""
@@ -210,7 +217,7 @@ class Answer:
             if self._late:
                 self._late.facts["usage"] = usage
                 self._tell_late()
-            elif self._told_steps == 0:
+            elif self._usage is None:
                 total = total or usage
         self._total = usage_from(total) or self._total
         if told:

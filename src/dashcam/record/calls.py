@@ -18,6 +18,7 @@ from dashcam.sdk import emit
 from dashcam.sdk.encode import tamed
 
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
+MAX_HIDDEN = 32  # places that a call names
 _SYSTEM_ROLES = frozenset(("system", "developer"))
 
 
@@ -105,6 +106,8 @@ class Calls:
     ) -> Request:
         """Write down one request. `prompt_is_sent`: beside the messages, and not as one of them."""
         hidden = [f"messages.{number}.{path}" for number, sent in enumerate(messages) for path in sent.hidden]
+        if len(hidden) > MAX_HIDDEN:  # the newest: a long conversation would tell of the others with every call
+            hidden = [f"messages: {len(hidden) - MAX_HIDDEN} more", *hidden[-MAX_HIDDEN:]]
         prompt_digest = catalog_digest = None
         if prompt is not None:
             prompt_digest, scrubbed = self.prompt(prompt)
@@ -126,7 +129,7 @@ class Calls:
 
     def as_given(self, given: Mapping[str, Any] | str | bytes) -> Request:
         """Write down a request as some provider's API takes it. Given as JSON text, every byte of it is kept."""
-        raw = given.encode() if isinstance(given, str) else given if isinstance(given, bytes) else _encode(given)
+        raw = given.encode() if isinstance(given, str) else given if isinstance(given, bytes) else _encoded(given)
         parts = take_apart(raw)
         slices = slices_of(parts.messages) if parts.messages else []
         if slices is None:  # they would not come back as they were: then the request is kept in one piece
@@ -236,12 +239,16 @@ def clean(value: Any) -> tuple[bytes, tuple[str, ...]]:
         if redactor.scrub(text) is text:
             return value, ()
         hidden = ["*"]  # where a decoder doesn't see it: of a name that comes twice, the first
-    scrubbed = fields.get("", fields)
-    try:
-        body = _encode(scrubbed)
-    except Exception:  # lone surrogates, loops: a text stands in the place of what JSON can't hold
-        body = _encode(tamed({"value": scrubbed})["value"])
+    body = _encoded(fields.get("", fields))
     return body, tuple(path.removeprefix(".") or "*" for path in hidden)
+
+
+def _encoded(value: Any) -> bytes:
+    """A value as JSON; a text stands in the place of what JSON can't hold: lone surrogates, loops."""
+    try:
+        return _encode(value)
+    except Exception:
+        return _encode(tamed({"value": value})["value"])
 
 
 def _clean_envelope(envelope: bytes) -> tuple[bytes, tuple[str, ...]]:

@@ -54,14 +54,15 @@ def trace_for(session_id: str | None, minted: str, kind: str) -> Trace:
 
 
 def rules_of(rules: Sequence[Rule]) -> list[dict[str, Any]]:
-    if isinstance(rules, str | Mapping) or not all(isinstance(rule, PermissionRule | Mapping) for rule in rules):
+    is_list = isinstance(rules, Sequence) and not isinstance(rules, str)
+    if not is_list or not all(isinstance(rule, PermissionRule | Mapping) for rule in rules):
         raise SettingsError(f"permissions is a list of rules, each {_RULE}.")
     return [msgspec.to_builtins(rule_of(rule)) for rule in rules]
 
 
-def settings_of(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+def settings_of(settings: Mapping[str, Any] | None, what: str = "settings") -> dict[str, Any]:
     if settings is not None and not isinstance(settings, Mapping):
-        raise SettingsError(f"settings is {type(settings).__name__}. Write them as {{'temperature': 0.2}}.")
+        raise SettingsError(f"{what} is {type(settings).__name__}. Write it as {{'temperature': 0.2}}.")
     return dict(settings or {})
 
 
@@ -73,16 +74,16 @@ def text_of(text: object) -> str:
     return text
 
 
-def check_request(request: object) -> None:
-    """Refuse what is no request before anything of it is written."""
+def fault_of_request(request: object) -> str | None:
+    """Say what keeps `request` from being one, or None."""
     if request is None or isinstance(request, Mapping | Request):
-        return
+        return None
     try:
         if isinstance(request, str | bytes) and isinstance(msgspec.json.decode(request), dict):
-            return
+            return None
     except (ValueError, RecursionError):
         pass
-    raise SettingsError(
+    return (
         f"request is {type(request).__name__}, not a request. Give what you sent: a dict with `messages`, or its JSON."
     )
 

@@ -30,12 +30,13 @@ from dashcam.record.messages import Native
 from dashcam.record.options import (
     ModelName,
     Rule,
-    check_request,
+    fault_of_request,
     rule_of,
     text_of,
 )
 from dashcam.record.reply import Reply
 from dashcam.record.session import Handed, Session
+from dashcam.sdk import emit
 from dashcam.sdk.ids import new_id, now_ms
 
 
@@ -104,10 +105,15 @@ class SessionRecorder(Session):
         (messages, tools, system, settings). `facts`: usage, cost_usd, first_token_ms, latency_ms,
         response_id, error.
         """
-        check_request(request)
+        fault = fault_of_request(request)
+        if fault and emit.recorder().settings.strict:
+            raise SettingsError(fault)
         with self.lock:
             self._set(model=model, system_prompt=system_prompt, tools=tools, settings=settings)
             answer = self._open_answer()
+            if fault:  # the answer is worth keeping all the same
+                request = None
+                answer.remark(fault)
             if answer.has_spoken:
                 answer.end_step()
             step = answer.step(self._handed(request), is_timed=text is None)
@@ -140,7 +146,10 @@ class SessionRecorder(Session):
             answer = self._open_answer()
             answer.step()
             answer.reopen()
-            answer.put({"type": f"tool-{tool}", "toolCallId": call_id, "state": state, "input": input})
+            if answer.knows(call_id):  # its outcome came first: that stays
+                answer.feed({"type": "tool-input-available", "toolCallId": call_id, "toolName": tool, "input": input})
+            else:
+                answer.put({"type": f"tool-{tool}", "toolCallId": call_id, "state": state, "input": input})
             if rule is not None:
                 self.decide(call_id, tool, rule.action, rule=rule)
             return call_id

@@ -24,6 +24,7 @@ from dashcam.record.options import (
     model_of,
     rules_of,
     settings_of,
+    text_of,
     trace_for,
 )
 from dashcam.record.parts import scrubbed
@@ -68,13 +69,14 @@ class Session:
         self.trace = trace or trace_for(session_id, minted, kind)
         self.id = self.trace.session_id
         self.agent, self.model = agent, model_of(model)
-        self.system_prompt, self.tools = system_prompt, tools
+        self.system_prompt = None if system_prompt is None else text_of(system_prompt)
+        self.tools = tools
         self.settings: dict[str, Any] = settings_of(settings)
         rules = rules_of(permissions)
         self.saving = Saving(on=save_on, buffer_chars=buffer_chars, buffer_seconds=buffer_seconds)
         self._parents = {"parent_id": parent_id, "parent_message_id": parent_message_id}
         self._workspace = None if workspace_root is None else str(workspace_root)
-        self._metadata = dict(metadata or {})
+        self._metadata = settings_of(metadata, "metadata")
         self._turn: OpenSpan | None = None
         self._answer: Answer | None = None
         self._native: Native | None = None  # of the message that waits for its answer
@@ -109,7 +111,7 @@ class Session:
             turn, self._turn = self._turn, None
             failure = None if error is None else {"type": type(error).__qualname__, "message": message_of(error)}
             if answer:
-                if not (stop_reason or failure) and (cut_off := answer.cut_off):
+                if answer.is_open and not (stop_reason or failure) and (cut_off := answer.cut_off):
                     failure = {"type": "unfinished", "message": cut_off}
                 if answer.is_open or stop_reason or failure:
                     answer.finish(stop_reason or ("error" if failure else "stop"), failure)
@@ -206,7 +208,7 @@ class Session:
     def _set(self, *, model: Any, system_prompt: Any, tools: Any, settings: Any) -> None:
         """From here on, as told; a model that was switched is the session's latest."""
         if system_prompt is not None:
-            self.system_prompt = system_prompt
+            self.system_prompt = text_of(system_prompt)
         if tools is not None:
             self.tools = tools
         if settings is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import string
 import threading
 import time
 from typing import Any
@@ -149,3 +151,15 @@ def test_a_flat_record_with_nothing_to_hide_costs_microseconds() -> None:
             redactor.apply(fields)
         rounds.append(time.perf_counter() - started)
     assert min(rounds) < 0.005
+
+
+@pytest.mark.parametrize(
+    "form", ["password={}", "api_key: {}", "--token={}", "X-Api-Key: {}", "DB_PASSWORD={}\nplease"]
+)
+def test_random_values_without_quotes_are_found(form: str) -> None:
+    """Whatever they happen to begin like."""
+    source = random.Random(5)
+    redactor = Redactor(Redaction())
+    values = ["".join(source.choices(string.ascii_letters + string.digits, k=24)) for _ in range(300)]
+    missed = [value for value in values if value in redactor.scrub(form.format(value))]
+    assert missed == []

@@ -39,7 +39,9 @@ VALUE = (
 REFERENCE = re.compile(r"\$[({]|\$(?:[A-Za-z_]+|[A-Z_][A-Z0-9_]*)$|\{\{|\{[\w.]*\}$|<\w|%\(\w+\)s|%s$")
 _SCHEMED = re.compile(r"(?:bearer|basic|token)(?:\s+|$)", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_]+)+$")
-_CLASS_NAME = re.compile(r"[A-Z][a-z]+[A-Z]\w*$")
+_CLASS_NAME = re.compile(
+    r"(?:[A-Z][a-z]{1,15}){2,6}$"
+)  # without digits: a tenth of all random values would pass for one
 _WORD = re.compile(r"[A-Za-z_-]+$")
 # What stands where a value would: constants, types, states, and what code goes on from.
 _WORDS = frozenset(
