@@ -77,6 +77,14 @@ def test_a_terminal_gets_the_same_json_with_nothing_to_obey(command: tuple[str, 
         assert json.loads(shown) == json.loads(elsewhere)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("recorded")
+def test_rows_for_a_terminal_have_nothing_to_obey_either() -> None:
+    command = ("export", "chat", "--format", "csv")
+    assert ACTIVE.search(piped(*command))
+    assert not ACTIVE.search(on_a_terminal(*command))
+
+
 @given(st.text(st.sampled_from(EVIL + HARMLESS) | st.characters(codec="utf-8")))
 def test_any_text_stays_what_it_is(text: str) -> None:
     body = json.dumps(text, ensure_ascii=False).encode()

@@ -13,6 +13,7 @@ import typer
 
 from dashcam.cli.common import Data, Json, Project, reader_of, settings_of
 from dashcam.cli.output import count, err, inert, inert_json, out, print_json, progress
+from dashcam.cli.transcript import readable
 from dashcam.errors import SettingsError, UnreadableInput
 from dashcam.exports import acp, csv, json, jsonl, otlp, sqlite
 from dashcam.exports.selection import check_sessions
@@ -81,8 +82,9 @@ def export(
             _export_store(store, wanted, output)
         else:
             chunks = jsonl.write(store, wanted, bare=True) if bare else _WRITERS[form](store, wanted)
-            is_shown = output is None and form is not Format.csv and sys.stdout.isatty()
-            _write_all(map(inert_json, chunks) if is_shown else chunks, output)
+            is_shown = output is None and sys.stdout.isatty()
+            show = _inert_rows if form is Format.csv else inert_json
+            _write_all(map(show, chunks) if is_shown else chunks, output)
     if output is not None:
         size = output.stat().st_size
         told = {"path": str(output), "format": form, "sessions": len(wanted), "bytes": size}
@@ -116,6 +118,11 @@ def take(
 
 
 take.__name__ = "import"  # a word that Python keeps for itself
+
+
+def _inert_rows(piece: bytes) -> bytes:
+    """CSV for a terminal: what acts on it is shown instead. In a file or a pipe it is as it was."""
+    return readable(piece.decode()).encode()
 
 
 def _check_options(form: Format, output: Path | None, bare: bool, to: str | None, as_json: bool) -> None:
