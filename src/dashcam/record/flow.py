@@ -8,6 +8,7 @@ would take too much looking, nothing more is told until the text is complete.
 from __future__ import annotations
 
 import re
+import time
 from typing import Protocol
 
 # How a word may go on that is the beginning of a secret: with more of it, and with the further parts of a JWT.
@@ -37,6 +38,7 @@ class Flow:
         self.given = 0  # characters in all
         self.length = 0  # of all that was written
         self.waiting = 0  # characters given since the last take
+        self.spent = 0.0  # seconds that looking for secrets took
 
     def add(self, piece: str) -> None:
         self.given += len(piece)
@@ -54,7 +56,14 @@ class Flow:
         self.waiting = 0
         if self._is_mute:
             return None
-        safe = self._safe()
+        began = time.monotonic()
+        is_suspect = self._suspects(self._line)
+        taken = self._take(self._safe() if is_suspect else self._line)
+        if is_suspect:
+            self.spent += time.monotonic() - began
+        return taken
+
+    def _take(self, safe: str) -> tuple[int, str] | None:
         taken = None
         if safe != self._told:
             same = _common(safe, self._told)
@@ -65,8 +74,6 @@ class Flow:
 
     def _safe(self) -> str:
         """The present line without secrets, and without what may yet turn out to be the beginning of one."""
-        if not self._suspects(self._line):
-            return self._line
         block = self._line.find(_BLOCK)
         if block >= 0 and _BLOCK_END not in self._line:
             return self._scrub(self._line[:block])

@@ -9,7 +9,7 @@ from dashcam.contracts.chat import PART, derived_id
 from dashcam.record.assemble import Part
 from dashcam.record.flow import Flow
 from dashcam.record.lines import Lines, place
-from dashcam.record.saving import FLUSHER, HELD_SHARE, SHARE, SLACK, SLOW, SLOW_TIMES, SOON, Saving
+from dashcam.record.saving import FLUSHER, GRACE, HELD_SHARE, SHARE, SLACK, SOON, Saving
 from dashcam.sdk import emit
 from dashcam.sdk.ids import new_id, now_ms
 
@@ -25,6 +25,7 @@ class _Kept:
         self.dirty = True  # as a whole, not only by what it grew
         self.whole_at = -1  # how much had been given when it was last written as a whole
         self.place = place()
+        self.began = time.monotonic()
 
 
 class PartWriter:
@@ -41,7 +42,6 @@ class PartWriter:
         self._buffered = 0
         self._saved_at = time.monotonic()
         self._due_at = 0.0  # when what waits is due
-        self._slow = 0  # how many times in a row writing took long
 
     def put(self, part: Part) -> None:
         """A part that begins, or whose state or content has changed."""
@@ -74,7 +74,7 @@ class PartWriter:
         flow = self._flow_of(kept, part, text)
         self._waiting[part.index] = part
         share = HELD_SHARE if flow.is_held else SHARE
-        was_quick = self._slow < SLOW_TIMES  # else only the clock says when
+        was_quick = flow.spent < GRACE + (time.monotonic() - kept.began) / 20  # else only the clock says when
         if self._saving.on != "chunk":
             self._flush_if_full(len(text))
         elif (was_quick and flow.waiting * share >= flow.given) or time.monotonic() > self._due_at:
@@ -93,10 +93,8 @@ class PartWriter:
                     del self._waiting[index]
             self._buffered = 0
             self._saved_at = time.monotonic()
-            # Looking for secrets takes time; where it does again and again, never more than a small share of the host's.
-            took = self._saved_at - began
-            self._slow = self._slow + 1 if took > SLOW else 0
-            self._due_at = self._saved_at + (20 * took if self._slow >= SLOW_TIMES else SOON)
+            # Looking for secrets takes time; never more than a small share of the host's.
+            self._due_at = self._saved_at + max(SOON, 20 * (self._saved_at - began))
 
     def flush_if_due(self) -> bool:
         """For the thread that saves what a pause leaves waiting; whether something still waits."""

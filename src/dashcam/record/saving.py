@@ -20,7 +20,7 @@ IDLE = 1.0  # seconds without work after which the thread ends
 # and for one of 100,000 words a few thousand lines instead of as many.
 SHARE = 1_000
 HELD_SHARE = 10  # the same for a text of which much can't be told yet: looking at it again takes long
-SLOW, SLOW_TIMES = 0.005, 3  # seconds that writing may take, and how many times in a row it may take longer
+GRACE = 0.2  # seconds that looking for secrets in one text may take before it is held to a share of the time
 SLACK = 256  # characters that a part may grow without being written again as a whole
 
 
