@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -12,6 +10,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from terminal import on_a_terminal
 
 import dashcam
 from dashcam.cli.output import inert_json
@@ -28,23 +27,6 @@ COMMANDS = [
     ("session", "chat", "--json"),
     *(("export", "chat", "--format", form) for form in ("jsonl", "json", "acp", "otlp")),
 ]
-
-
-def on_a_terminal(*arguments: str) -> str:
-    """What a terminal is sent on stdout."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen([sys.executable, "-m", "dashcam", *arguments], stdout=theirs, stderr=subprocess.DEVNULL)
-    os.close(theirs)
-    received = b""
-    try:
-        while piece := os.read(ours, 65_536):
-            received += piece
-    except OSError:  # how Linux tells that the other side is closed
-        pass
-    finally:
-        os.close(ours)
-    assert process.wait(timeout=60) == 0, received
-    return received.decode().replace("\r\n", "\n")
 
 
 def piped(*arguments: str) -> str:
@@ -66,7 +48,7 @@ def recorded() -> None:
 @pytest.mark.usefixtures("recorded")
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_terminal_gets_the_same_json_with_nothing_to_obey(command: tuple[str, ...]) -> None:
-    elsewhere, shown = piped(*command), on_a_terminal(*command)
+    elsewhere, shown = piped(*command), on_a_terminal(*command, with_errors=False).replace("\r\n", "\n")
     assert ACTIVE.search(elsewhere)
     assert not ACTIVE.search(shown)
     if command[:2] == ("export", "chat") and command[3] in ("jsonl", "acp"):
@@ -82,7 +64,7 @@ def test_a_terminal_gets_the_same_json_with_nothing_to_obey(command: tuple[str, 
 def test_rows_for_a_terminal_have_nothing_to_obey_either() -> None:
     command = ("export", "chat", "--format", "csv")
     assert ACTIVE.search(piped(*command))
-    assert not ACTIVE.search(on_a_terminal(*command))
+    assert not ACTIVE.search(on_a_terminal(*command, with_errors=False).replace("\r\n", "\n"))
 
 
 @given(st.text(st.sampled_from(EVIL + HARMLESS) | st.characters(codec="utf-8")))

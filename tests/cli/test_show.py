@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from terminal import on_a_terminal
 
 import dashcam
 from dashcam.contracts.chat import ChatMessage, ChatPart, ChatSession
@@ -43,26 +43,6 @@ def printed(*arguments: str, **environment: str) -> str:
 
 def document(*arguments: str) -> Any:
     return json.loads(printed(*arguments, "--json"))
-
-
-def on_a_terminal(*arguments: str, columns: int) -> str:
-    """What a terminal of that width is sent."""
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dashcam", *arguments], stdout=theirs, stderr=theirs, stdin=theirs, env=environment
-    )
-    os.close(theirs)
-    received = b""
-    try:
-        while piece := os.read(ours, 65_536):
-            received += piece
-    except OSError:  # how Linux tells that the other side is closed
-        pass
-    finally:
-        os.close(ours)
-    assert process.wait(timeout=60) == 0, received
-    return received.decode()
 
 
 def close_recorder() -> None:

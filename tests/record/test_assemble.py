@@ -13,20 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashcam.contracts.chat import TOOL_STATES
-from dashcam.record.assemble import (
-    INVALID,
-    Assembler,
-    Began,
-    Change,
-    Changed,
-    Ended,
-    Failed,
-    Grew,
-    Odd,
-    StepBegan,
-    StepEnded,
-    Told,
-)
+from dashcam.record.assemble import INVALID, Assembler
+from dashcam.record.part import Began, Change, Changed, Ended, Failed, Grew, Odd, StepBegan, StepEnded, Told
 
 SAMPLES = Path(__file__).parent.parent / "data" / "vercel-ai"
 CALL = {"toolCallId": "c1", "toolName": "search"}

@@ -11,23 +11,11 @@ import msgspec
 from dashcam.contracts.chat import MESSAGE, USAGE, Model, Usage, tool_name_of
 from dashcam.dialects.usage import usage_from
 from dashcam.record import wire
-from dashcam.record.assemble import (
-    Assembler,
-    Began,
-    Change,
-    Changed,
-    Ended,
-    Failed,
-    Grew,
-    Odd,
-    Part,
-    StepBegan,
-    StepEnded,
-    Told,
-)
+from dashcam.record.assemble import Assembler
 from dashcam.record.calls import Request
 from dashcam.record.lines import OpenSpan
 from dashcam.record.messages import Native
+from dashcam.record.part import Began, Change, Changed, Ended, Failed, Grew, Odd, Part, StepBegan, StepEnded, Told
 from dashcam.record.parts import GROWING, PartWriter, scrubbed
 from dashcam.sdk import mint
 from dashcam.sdk.ids import new_id

@@ -9,142 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from dashcam.contracts.chat import FINAL_STATES
+from dashcam.record.part import (
+    ABSENT,
+    Began,
+    Change,
+    Changed,
+    Ended,
+    Failed,
+    Grew,
+    Odd,
+    Part,
+    StepBegan,
+    StepEnded,
+    Told,
+)
 
 INVALID = "data-invalid"  # the type of a part that holds what is no chunk
 _KEPT = 4_000  # characters of it
 _BRIEF = 80
 _MOST_OBJECTS = 1_000  # of metadata that are merged
-_ABSENT: Any = object()  # undefined, where None is null
 
 _CALLED, _RESULT = "callProviderMetadata", "resultProviderMetadata"  # a chunk's providerMetadata, by its state
 
 Chunk = Mapping[str, Any]
-
-
-class Part:
-    """One part of a message. Its text is kept in pieces until somebody asks for `data`."""
-
-    __slots__ = ("_data", "_pending", "_pieces", "index", "is_tool")
-
-    def __init__(self, index: int, data: dict[str, Any], *, is_tool: bool = False) -> None:
-        self.index, self.is_tool = index, is_tool
-        self._data, self._pieces, self._pending = data, list[str](), 0
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The AI SDK part. Asking costs the length of what has been appended so far, so don't ask for every delta."""
-        if self._pieces:
-            self._data[self.path] = "".join([self._data.get(self.path, ""), *self._pieces])
-            self._pieces, self._pending = [], 0
-        return self._data
-
-    @property
-    def type(self) -> str:
-        return str(self._data["type"])
-
-    @property
-    def tool_call_id(self) -> str | None:
-        return self._text("toolCallId")
-
-    @property
-    def tool_state(self) -> str | None:
-        return self._text("state")
-
-    @property
-    def path(self) -> str:
-        """The field that grows."""
-        return "rawInput" if self.is_tool else "text"
-
-    def append(self, text: str) -> int:
-        """Add to the end of the text that grows; return how long it was."""
-        at = len(self._data.get(self.path, "")) + self._pending
-        self._pieces.append(text)
-        self._pending += len(text)
-        return at
-
-    def put(self, **fields: Any) -> None:
-        """Set fields, and remove those that are `_ABSENT`."""
-        if self.path in fields:
-            self._pieces, self._pending = [], 0
-        for name, value in fields.items():
-            if value is _ABSENT:
-                self._data.pop(name, None)
-            else:
-                self._data[name] = value
-
-    def replace(self, data: dict[str, Any]) -> None:
-        self._data, self._pieces, self._pending = data, [], 0
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """One field, without joining the text that grows."""
-        return self._data.get(name, default)
-
-    def _text(self, name: str) -> str | None:
-        value = self._data.get(name) if self.is_tool else None
-        return value if isinstance(value, str) else None
-
-
-class Began(msgspec.Struct, frozen=True):
-    """A part is new, with all it holds."""
-
-    part: Part
-
-
-class Changed(msgspec.Struct, frozen=True):
-    """A part has another state or other content."""
-
-    part: Part
-
-
-class Grew(msgspec.Struct, frozen=True):
-    """Nothing but `text` was appended to `part.data[path]`, which was `at` characters long."""
-
-    part: Part
-    path: str
-    at: int
-    text: str
-
-
-class StepBegan(msgspec.Struct, frozen=True):
-    """The model was asked."""
-
-
-class StepEnded(msgspec.Struct, frozen=True):
-    """The model has answered; `usage` as reported, where the stream tells it."""
-
-    usage: dict[str, Any] | None = None
-    finish_reason: str | None = None
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """The message is complete, or was given up."""
-
-    reason: str | None
-    aborted: bool
-
-
-class Failed(msgspec.Struct, frozen=True):
-    """The stream reports an error."""
-
-    error: str
-
-
-class Told(msgspec.Struct, frozen=True):
-    """The message's metadata, all that has been told so far."""
-
-    metadata: dict[str, Any]
-
-
-class Odd(msgspec.Struct, frozen=True):
-    """Something was out of order, and why; what came is kept."""
-
-    what: str
-
-
-Change = Began | Changed | Grew | StepBegan | StepEnded | Ended | Failed | Told | Odd
 
 
 class Assembler:
@@ -264,10 +152,10 @@ class Assembler:
         return changes
 
     def _complete_input(self, chunk: Chunk) -> list[Change]:
-        part, given = self._tools.get(chunk["toolCallId"]), chunk.get("input", _ABSENT)
+        part, given = self._tools.get(chunk["toolCallId"]), chunk.get("input", ABSENT)
         if part is None:
             return self._add_tool(chunk["toolCallId"], _tool_data(chunk, "input-available", input=given))
-        part.put(**({} if given is _ABSENT else {"input": given, "rawInput": _ABSENT}), **_call_fields(chunk))
+        part.put(**({} if given is ABSENT else {"input": given, "rawInput": ABSENT}), **_call_fields(chunk))
         changes: list[Change] = [Changed(part), *_other_name(part, chunk)]
         if part.tool_state in FINAL_STATES:
             return [*changes, _odd_call(chunk, "got its input after its outcome")]
@@ -278,12 +166,12 @@ class Assembler:
         part = self._tools.get(chunk["toolCallId"])
         is_dynamic = bool(chunk.get("dynamic")) if part is None else part.type == "dynamic-tool"
         into, other = ("input", "rawInput") if is_dynamic else ("rawInput", "input")
-        outcome = {into: chunk["input"], other: _ABSENT} if "input" in chunk else {}
-        outcome["errorText"] = chunk.get("errorText", _ABSENT)
+        outcome = {into: chunk["input"], other: ABSENT} if "input" in chunk else {}
+        outcome["errorText"] = chunk.get("errorText", ABSENT)
         if part is None:
             return self._add_tool(chunk["toolCallId"], _tool_data(chunk, "output-error", _RESULT, **outcome))
         changes = [Changed(part), *_other_name(part, chunk), *_settled_before(part, chunk)]
-        outcome |= {"output": _ABSENT, "preliminary": _ABSENT, **_call_fields(chunk, _RESULT)}
+        outcome |= {"output": ABSENT, "preliminary": ABSENT, **_call_fields(chunk, _RESULT)}
         part.put(state="output-error", **outcome)
         return changes
 
@@ -293,7 +181,7 @@ class Assembler:
         part, changes = self._called(chunk, state)
         fields = {"state": state}
         if state != "output-denied":
-            fields |= {name: chunk.get(name, _ABSENT) for name in ("output", "errorText", "preliminary")}
+            fields |= {name: chunk.get(name, ABSENT) for name in ("output", "errorText", "preliminary")}
         part.put(**fields, **_told(chunk, providerExecuted="providerExecuted", providerMetadata=_RESULT))
         if state == "output-error" and not isinstance(chunk.get("errorText"), str):
             changes.append(_odd_call(chunk, "failed with an error that is no text"))
@@ -422,7 +310,7 @@ def _tool_data(chunk: Chunk, state: str, metadata: str = _CALLED, **fields: Any)
     name = chunk.get("toolName", "unknown")
     data = {"type": "dynamic-tool", "toolName": name} if chunk.get("dynamic") else {"type": f"tool-{name}"}
     data |= {"toolCallId": chunk["toolCallId"], "state": state, **_call_fields(chunk, metadata)}
-    return data | {key: value for key, value in fields.items() if value is not _ABSENT}
+    return data | {key: value for key, value in fields.items() if value is not ABSENT}
 
 
 def _call_fields(chunk: Chunk, metadata: str = _CALLED) -> dict[str, Any]:

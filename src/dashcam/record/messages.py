@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dashcam.contracts.chat import MESSAGE, derived_id
-from dashcam.record.assemble import Part
 from dashcam.record.lines import Lines
+from dashcam.record.part import Part
 from dashcam.record.parts import PartWriter, scrubbed
 from dashcam.record.saving import Saving
 from dashcam.sdk.ids import new_id, now_ms

@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 from dashcam.contracts.chat import PART, derived_id
-from dashcam.record.assemble import Part
 from dashcam.record.flow import Flow
 from dashcam.record.lines import Lines, place
+from dashcam.record.part import Part
 from dashcam.record.saving import FLUSHER, GRACE, HELD_SHARE, SHARE, SLACK, SOON, Saving
 from dashcam.sdk import emit
 from dashcam.sdk.ids import new_id, now_ms
