@@ -49,4 +49,4 @@ format: $(STAMP) ## let ruff mend what it can
 	$(BIN)/ruff format .
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .peers .demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

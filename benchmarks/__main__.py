@@ -14,6 +14,8 @@ BENCHMARKS = {
     "emitting": "One record in the host's process",
     "collecting": "Journals into the store",
     "sessions": "Chat sessions",
+    "ingest": "Spans into the server, beside MLflow and Phoenix",
+    "killing": "A server that is killed and started again under load",
 }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from server_process import ServerProcess, serving
 
 import dashcam
 from dashcam.record.refresh import open_current
@@ -72,3 +73,10 @@ def opened(data: Path) -> Iterator[Callable[[], SqliteReader]]:
     yield open_it
     for store in stores:
         store.close()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One server for all tests that only talk to it: each uses trace ids of its own."""
+    with serving(tmp_path_factory.mktemp("served") / "data") as running:
+        yield running

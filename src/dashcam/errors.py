@@ -86,10 +86,82 @@ class ContentNotFound(NotFound):
         super().__init__(f"No content {digest} in {where}. Check the store with: dashcam verify")
 
 
+class KeyNotFound(NotFound):
+    """No key has this id."""
+
+    def __init__(self, key_id: str, where: str) -> None:
+        super().__init__(f"No key {key_id!r:.80} in {where}. List keys with: dashcam keys list")
+
+
+class AccessDenied(DashcamError):
+    """A caller who may not: 401 for want of a valid key, 403 for what no key, or this one, allows.
+
+    `headers` belong to the answer.
+    """
+
+    status, exit_code = 401, 7
+
+    def __init__(self, message: str, *, status: int = 401) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+
+
 class UnreadableInput(DashcamError, ValueError):
     """A file or a body that isn't what it should be."""
 
     status, exit_code = 400, 5
+
+
+class TooLarge(DashcamError):
+    """A body beyond what the server takes."""
+
+    status, exit_code = 413, 5
+
+    def __init__(self, what: str, limit: int, option: str) -> None:
+        super().__init__(
+            f"{what} is larger than {limit:,} bytes. Send less at once, or start the server with a larger {option}."
+        )
+
+
+class UnsupportedForm(DashcamError):
+    """A body in a form that is not read here."""
+
+    status, exit_code = 415, 5
+
+
+class TooSlow(DashcamError):
+    """A body that didn't arrive in time."""
+
+    status, exit_code = 408, 1
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"The body did not arrive within {seconds:g} seconds. Send less at once, or start the server with a longer "
+            "--body-timeout."
+        )
+
+
+class TooBusy(DashcamError):
+    """The server has as much to do as it may; the same request is taken later."""
+
+    status, exit_code = 429, 1
+    retry_after = 1  # seconds
+
+
+class Stopping(TooBusy):
+    """The server is being stopped; whoever takes its place takes the request."""
+
+    status = 503
+
+    def __init__(self) -> None:
+        super().__init__("The server is stopping. Send this again in a moment.")
+
+
+class NotOffered(DashcamError):
+    """Something that a client asks for and that is not done here."""
+
+    status, exit_code = 501, 1
 
 
 class StoreError(DashcamError):

@@ -138,3 +138,20 @@ def test_without_the_table_every_price_is_unknown(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(builtins, "__import__", without)
     assert cost_of("openai", "gpt-4o", USAGE) is None
     assert prices_of("openai", "gpt-4o") is None
+
+
+@pytest.mark.parametrize(
+    ("told", "model", "known_as"),
+    [
+        ("gcp.gen_ai", "gemini-2.5-pro", "google"),
+        ("gcp.vertex_ai", "gemini-2.5-pro", "google"),
+        ("azure.ai.openai", "gpt-4o", "azure"),
+        ("x_ai", "grok-3", "x-ai"),
+        ("strands-agents", "gpt-4o-mini", None),
+    ],
+)
+def test_providers_are_known_by_the_names_that_opentelemetry_has_for_them(
+    told: str, model: str, known_as: str | None
+) -> None:
+    usage = Usage(input=1000, output=100)
+    assert cost_of(told, model, usage) == cost_of(known_as, model, usage) is not None

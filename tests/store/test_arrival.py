@@ -79,7 +79,7 @@ HUGE = 2**63
         Batch(events=[event(0, fields={"a": 1})]),
         Batch(spans=[span(end_ns=HUGE)]),
         Batch(spans=[span(start_ns=-HUGE - 1)]),
-        Batch(spans=[span(body="\ud800")]),
+        Batch(spans=[span(name="\ud800")]),
         Batch(logs=[LogRecord(trace_id="t", ts=HUGE)]),
         Batch(orphans=[orphan(0, ts=HUGE)]),
         Batch(orphans=[orphan(0, reason="")]),
@@ -112,7 +112,7 @@ def test_a_store_that_cannot_be_written_refuses_no_record(store: SqliteStore, pa
     "insert",
     [
         "INSERT INTO trace_aliases (otel_trace_id, trace_id) VALUES ('', 't')",
-        "INSERT INTO logs (seq, digest, trace_id, ts, severity, resource, body) VALUES (1, '', 't', 1, '', '{}', '{}')",
+        "INSERT INTO logs (seq, digest, trace_id, ts, name, severity, scope_id, body_at, body_size) VALUES (1, x'', 't', 1, '', '', 1, 0, 0)",
     ],
 )
 def test_no_id_is_empty(store: SqliteStore, insert: str) -> None:

@@ -122,8 +122,8 @@ def test_a_damaged_file_is_a_finding_and_for_others_an_error_of_ours(path: Path)
 
 
 def test_a_body_that_cannot_be_unpacked_is_an_error_of_ours_and_a_finding(store: SqliteStore, path: Path) -> None:
-    store.append(Batch(spans=[span(body='{"x":"' + "y" * 5000 + '"}')]))
-    change(path, "UPDATE spans SET body = x'0102'")
+    store.append(Batch(spans=[span(body=b'{"x":"' + b"y" * 5000 + b'"}')]))
+    change(path, "UPDATE packs SET body = x'0102'")
     with pytest.raises(StoreError, match="can't be used"):
         store.spans("t")
     assert any("damaged" in found for found in store.verify())

@@ -33,7 +33,7 @@ def fill(store: SqliteStore) -> None:
         events = [event(day * 1000 + i, ts=at + i, marks=i % 4, session_id=f"s{i % 3}") for i in range(25)]
         orphans = [orphan(day * 1000 + i, ts=at + i, operation="lost") for i in range(25)]
         spans = [span(span_id=f"{day}.{i}", end_ns=(at + i) * 1000) for i in range(25)]
-        logs = [LogRecord(trace_id="t", ts=at + i, body=f'{{"n":{i}}}') for i in range(25)]
+        logs = [LogRecord(trace_id="t", ts=at + i, body=f'{{"n":{i}}}'.encode()) for i in range(25)]
         chat = [row for i in range(4) for row in turn(f"s{day}.{i}", (at + i) // 1000)]
         store.append(Batch(events=events, orphans=orphans, spans=spans, logs=logs, chat=chat))
         with_contents(store, 15, at)
@@ -89,8 +89,8 @@ def test_a_large_quarantine_makes_room_too(store: SqliteStore) -> None:
 
 def test_spans_and_logs_alone_are_held_to_the_size_as_well(store: SqliteStore) -> None:
     noise = [sha256(str(i).encode()).hexdigest() * 10 for i in range(600)]
-    spans = [span(span_id=str(i), end_ns=(NOW + i) * 1000, body=f'{{"x":"{noise[i]}"}}') for i in range(600)]
-    logs = [LogRecord(trace_id="t", ts=NOW + i, body=f'{{"x":"{noise[i]}"}}') for i in range(600)]
+    spans = [span(span_id=str(i), end_ns=(NOW + i) * 1000, body=f'{{"x":"{noise[i]}"}}'.encode()) for i in range(600)]
+    logs = [LogRecord(trace_id="t", ts=NOW + i, body=f'{{"x":"{noise[i]}"}}'.encode()) for i in range(600)]
     store.append(Batch(spans=spans, logs=logs))
     size = store.retain(Retention(max_bytes=1 << 40)).bytes
     gone = store.retain(Retention(max_bytes=size * 2 // 3))

@@ -9,7 +9,20 @@ from typing import Annotated
 import typer
 
 from dashcam import __version__
-from dashcam.cli import again, compare, doctor, runs, sessions, transfer, upkeep, vocabulary
+from dashcam.cli import (
+    again,
+    compare,
+    doctor,
+    finding,
+    keys,
+    runs,
+    serve,
+    sessions,
+    transfer,
+    upkeep,
+    vocabulary,
+    waterfall,
+)
 from dashcam.cli.output import err, inert
 from dashcam.errors import DashcamError
 
@@ -39,9 +52,10 @@ def _main(
     pass
 
 
-for group in (runs, sessions, compare, again, transfer, vocabulary, doctor, upkeep):
+for group in (runs, waterfall, sessions, finding, compare, again, serve, transfer, vocabulary, doctor, upkeep):
     for command in group.COMMANDS:
         app.command()(command)
+app.add_typer(keys.keys)
 
 
 def run() -> None:

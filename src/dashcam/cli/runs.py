@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -10,8 +10,20 @@ from rich.text import Text
 
 from dashcam.cli.common import Data, File, Json, Project, reader_of, records_in, settings_of
 from dashcam.cli.output import brief, clock, count, duration, inert, out, print_columns, print_json, print_table
+from dashcam.cli.waterfall import show_spans
+from dashcam.store.base import Reader, TraceSummary
 from dashcam.views import joinability, timeline
 from dashcam.views.timeline import Step, Timeline
+
+if TYPE_CHECKING:
+    from dashcam.views.waterfall import Waterfall
+
+_SESSION_BY = {
+    "attribute": "a span names it",
+    "trace": "another span of the trace names it",
+    "context": "goes on where an earlier trace ended",
+    "none": "nobody names one: set session.id, or gen_ai.conversation.id, on your spans",
+}
 
 Full = Annotated[bool, typer.Option("--full", help="Show values whole, however long.")]
 
@@ -26,12 +38,16 @@ def trace(
     project: Project = None,
     as_json: Json = False,
 ) -> None:
-    """Print a trace: its records in step order."""
+    """Print a trace: its spans, each under the one that called it, and its records in step order."""
     if file:
         events, _, names = records_in(file)
         found = timeline.of_events(events, trace_id, names)
     else:
         with reader_of(settings_of(data, project)) as store:
+            summary = store.trace(trace_id)
+            if summary.spans:
+                _trace_of_spans(store, summary, full, as_json)
+                return
             found = timeline.load(store, trace_id)
     print_json(found.records) if as_json else show(found, full)
 
@@ -51,10 +67,45 @@ def session(
     else:
         with reader_of(settings_of(data, project)) as store:
             found = timeline.load_session(store, session_id, str(store.path))
+            falls = [_fall(store, each.trace_id) for each in store.traces(session_id) if each.spans]
+            if falls:
+                _session_of_spans(session_id, found, falls, full, as_json)
+                return
     if as_json:
         print_json([_as_json(each) for each in found])
         return
     out.print(Text.assemble("session ", (inert(session_id), "bold"), f" · {count(len(found), 'trace')}\n"))
+    for each in found:
+        show(each, full)
+
+
+def _trace_of_spans(store: Reader, summary: TraceSummary, full: bool, as_json: bool) -> None:
+    fall = _fall(store, summary.trace_id)
+    found = timeline.load(store, summary.trace_id) if summary.events else None
+    if as_json:
+        print_json({**msgspec.structs.asdict(fall), "records": found.records if found else []})
+        return
+    show_spans(fall, full)
+    if found:
+        show(found, full)
+
+
+def _fall(store: Reader, trace_id: str) -> Waterfall:
+    from dashcam.views import waterfall  # protobuf, which a trace of records doesn't need
+
+    return waterfall.load(store, trace_id)
+
+
+def _session_of_spans(
+    session_id: str, found: list[Timeline], falls: list[Waterfall], full: bool, as_json: bool
+) -> None:
+    if as_json:
+        print_json([*(_as_json(each) for each in found), *falls])
+        return
+    traces = len({each.trace_id for each in found} | {fall.trace.trace_id for fall in falls})
+    out.print(Text.assemble("session ", (inert(session_id), "bold"), f" · {count(traces, 'trace')}\n"))
+    for fall in falls:
+        show_spans(fall, full)
     for each in found:
         show(each, full)
 
@@ -81,6 +132,10 @@ def orphans(file: File = None, data: Data = None, project: Project = None, as_js
     )
     rows: list[tuple[Any, ...]] = [(s.source, s.records, s.orphans, f"{s.rate:.2f} %") for s in report.sources]
     print_table(("source", "records", "orphans", "rate"), rows)
+    if report.session_by:
+        out.print()
+        told = [(name, traces, _SESSION_BY.get(name, "")) for name, traces in sorted(report.session_by.items())]
+        print_table(("session by", "traces", "what that means"), told)
     if report.orphans:
         out.print()
         print_table(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -36,12 +33,12 @@ from dashcam.views import context
 from dashcam.views.catalog import tools_of
 from dashcam.views.context import TurnView, request_of, text_of
 from dashcam.views.turns import model_from, require_chat
+from dashcam.views.when import millis_of
 
 SNIPPETS = 3  # a session
 
 _KINDS = ("user", "system", "all")
 _STATES = ("busy", "idle", "error")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def sessions(
@@ -81,8 +78,8 @@ def sessions(
         kind=None if kind == "all" else _checked("kind", kind, _KINDS),
         agent=agent,
         model=model,
-        since=_millis(since),
-        until=_millis(until),
+        since=millis_of(since),
+        until=millis_of(until),
         status=status and _checked("status", status, _STATES),
         text=text,
         has_error=has_error,
@@ -269,19 +266,6 @@ def _raw(body: bytes) -> Any:
         return msgspec.Raw(body)
     except (ValueError, RecursionError):
         return body.decode("utf-8", "backslashreplace")
-
-
-def _millis(text: str | None) -> int | None:
-    """A moment, as people give it, in milliseconds."""
-    if text is None:
-        return None
-    if found := re.fullmatch(r"(\d{1,9})\s*([smhdw])(?: ago)?", text.strip()):
-        return max(0, int((time.time() - int(found[1]) * _UNITS[found[2]]) * 1000))
-    try:
-        given = datetime.fromisoformat(text.strip())
-        return max(0, int((given if given.tzinfo else given.astimezone()).astimezone(UTC).timestamp() * 1000))
-    except (ValueError, OverflowError, OSError):
-        raise SettingsError(f"{text!r:.40} is no time. Write it like 2026-01-31, 2026-01-31T08:00 or 7d.") from None
 
 
 def _checked(what: str, given: str, known: tuple[str, ...]) -> str:

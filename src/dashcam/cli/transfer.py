@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Annotated
@@ -15,7 +15,8 @@ from dashcam.cli.common import Data, Json, Project, reader_of, settings_of
 from dashcam.cli.output import count, err, inert, inert_json, out, print_json, progress
 from dashcam.cli.transcript import readable
 from dashcam.errors import SettingsError, UnreadableInput
-from dashcam.exports import acp, csv, json, jsonl, otlp, sqlite
+from dashcam.exports import jsonl, sqlite
+from dashcam.exports.formats import NEED_CHAT, WRITERS
 from dashcam.exports.selection import check_sessions
 from dashcam.exports.target import folder_beside, whole_file
 from dashcam.record import refresh
@@ -39,16 +40,6 @@ class Format(StrEnum):
 class Source(StrEnum):
     jsonl = "jsonl"
     json = "json"
-
-
-_WRITERS: dict[Format, Callable[[Reader, Sequence[str]], Iterator[bytes]]] = {
-    Format.jsonl: jsonl.write,
-    Format.json: json.write,
-    Format.csv: csv.write,
-    Format.acp: acp.write,
-    Format.otlp: otlp.write,
-}
-_NEED_CHAT = (Format.json, Format.csv, Format.acp)
 
 
 def export(
@@ -75,13 +66,13 @@ def export(
     address = None if to is None else _endpoint_of(to)
     wanted = tuple(dict.fromkeys(sessions))
     with reader_of(settings_of(data, project)) as store:
-        check_sessions(store, wanted, str(store.path), chat=bare or form in _NEED_CHAT)
+        check_sessions(store, wanted, str(store.path), chat=bare or form in NEED_CHAT)
         if address is not None:
             _send(store, wanted, address, as_json)
         elif form is Format.sqlite:
             _export_store(store, wanted, output)
         else:
-            chunks = jsonl.write(store, wanted, bare=True) if bare else _WRITERS[form](store, wanted)
+            chunks = jsonl.write(store, wanted, bare=True) if bare else WRITERS[form](store, wanted)
             is_shown = output is None and sys.stdout.isatty()
             show = _inert_rows if form is Format.csv else inert_json
             _write_all(map(show, chunks) if is_shown else chunks, output)

@@ -168,6 +168,8 @@ def usage_from(reported: object) -> Usage | None:
     A count is a whole number from 0 on: anything else is ignored. Where a report contradicts itself
     (more cached than sent) the part that is told apart stands, and what remains is 0.
     """
+    if reported is None:
+        return None
     return next((dialect.read(reported) for dialect in _DIALECTS if dialect.speaks(reported)), None)
 
 

@@ -1,8 +1,8 @@
 """OTLP: a session's traces as OpenTelemetry spans, in the JSON of OTLP/HTTP.
 
-Spans come from the `span_started` and `span_ended` events, model calls are spans of their own in the words of
-the GenAI conventions, and every other event is a span event. What belongs to no span stands on the trace's
-root span, which is made up where nobody opened one.
+Spans that came so leave so (otlp_received). Those of our own records come from the `span_started` and `span_ended`
+events, model calls are spans of their own in the words of the GenAI conventions, and every other event is a span
+event. What belongs to no span stands on the trace's root span, which is made up where nobody opened one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dashcam.exports.otlp_calls import call_span
 from dashcam.exports.otlp_spans import span_attributes
 from dashcam.exports.otlp_values import attributes, derived_span_id, ns_of, ns_of_iso
 from dashcam.exports.selection import chat_session
+from dashcam.record.spanned import OTLP
 from dashcam.store.base import EventFilter, Reader
 
 INTERNAL = 1  # SpanKind
@@ -33,36 +34,55 @@ _TIMED = _PLACED | {"name", "status", "error", "started_at", "duration_ms"}
 def write(store: Reader, session_ids: Sequence[str]) -> Iterator[bytes]:
     """One ExportTraceServiceRequest with all spans, a line each."""
     yield b'{"resourceSpans":['
-    for number, session_id in enumerate(session_ids):
-        yield (b",\n" if number else b"") + _opening(store, session_id)
-        for place, span in enumerate(spans_of(store, session_id)):
-            yield (b",\n" if place else b"\n") + _encode(span)
-        yield b"]}]}"
+    number = 0
+    for session_id in session_ids:
+        for opening, spans in blocks(store, session_id):
+            yield (b",\n" if number else b"") + opening
+            number += 1
+            for place, span in enumerate(spans):
+                yield (b",\n" if place else b"\n") + _encode(span)
+            yield b"]}]}"
     yield b"]}\n"
 
 
 def requests(store: Reader, session_ids: Sequence[str], spans: int, size: int) -> Iterator[tuple[int, bytes]]:
     """The same as requests of at most so many spans and about so many bytes: how many, and the body."""
     for session_id in session_ids:
-        opening, chunk, held = b'{"resourceSpans":[' + _opening(store, session_id), [], 0
-        for span in spans_of(store, session_id):
-            chunk.append(_encode(span))
-            held += len(chunk[-1])
-            if len(chunk) == spans or held >= size:
+        for start, found in blocks(store, session_id):
+            opening, chunk, held = b'{"resourceSpans":[' + start, [], 0
+            for span in found:
+                chunk.append(_encode(span))
+                held += len(chunk[-1])
+                if len(chunk) == spans or held >= size:
+                    yield len(chunk), opening + b",".join(chunk) + b"]}]}]}"
+                    chunk, held = [], 0
+            if chunk:
                 yield len(chunk), opening + b",".join(chunk) + b"]}]}]}"
-                chunk, held = [], 0
-        if chunk:
-            yield len(chunk), opening + b",".join(chunk) + b"]}]}]}"
+
+
+def blocks(store: Reader, session_id: str) -> Iterator[tuple[bytes, Iterator[dict[str, Any]]]]:
+    """Spans by where they come from: how a block opens, and its spans. First those that are made of our records."""
+    traces = store.traces(session_id)
+    if not traces or any(trace.events for trace in traces):
+        yield _opening(store, session_id), spans_of(store, session_id)
+    for trace in traces:
+        if trace.spans:
+            from dashcam.exports import otlp_received  # protobuf, which no other export needs
+
+            yield from otlp_received.blocks(store, trace.trace_id)
 
 
 def spans_of(store: Reader, session_id: str) -> Iterator[dict[str, Any]]:
-    """Every span of a session, a trace at a time."""
+    """Every span that is made of a session's records, a trace at a time."""
     for trace in store.traces(session_id):
+        if not trace.events:
+            continue
         builder = _Trace(session_id, trace.trace_id)
         for event in store.events(EventFilter(session_id=session_id, trace_id=trace.trace_id)):
             builder.add(event)
         yield from builder.spans()
-        for place, call in enumerate(store.model_calls(trace.trace_id, session_id=session_id)):
+        told = [call for call in store.model_calls(trace.trace_id, session_id=session_id) if call.wire != OTLP]
+        for place, call in enumerate(told):
             yield call_span(call, place, builder.common)
 
 

@@ -18,6 +18,24 @@ from dashcam.contracts.chat import Usage
 
 _PER = 1_000_000  # tokens; the table's prices are for that many
 _LONGEST = 200  # characters of a name; the table keeps what it didn't find, and matches with patterns
+# How OpenTelemetry and others call providers that the table knows by another name. None: no provider, but what asked it.
+_ALIASES = {
+    "gcp.gen_ai": "google",
+    "gcp.gemini": "google",
+    "gcp.vertex_ai": "google",
+    "gcp.vertex.agent": "google",
+    "vertex_ai": "google",
+    "google_genai": "google",
+    "aws.bedrock": "aws",
+    "bedrock": "aws",
+    "azure.ai.openai": "azure",
+    "azure.ai.inference": "azure",
+    "az.ai.openai": "azure",
+    "mistral_ai": "mistral",
+    "x_ai": "x-ai",
+    "strands-agents": None,
+    "langchain": None,
+}
 _KEYS = {
     "input": "input_mtok",
     "output": "output_mtok",
@@ -121,6 +139,7 @@ def _find_in(_: datetime, provider: str | None, model: str) -> tuple[Any, Any] |
 
 def _references(provider: str | None, model: str) -> Iterator[tuple[str | None, str]]:
     """What to look for, the most exact first."""
+    provider = _ALIASES.get(provider, provider) if provider else None
     yield provider or None, model
     if provider:
         yield provider.split(".")[0], model  # the AI SDK says openai.responses

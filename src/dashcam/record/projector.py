@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -10,7 +10,11 @@ import msgspec
 from dashcam.contracts.call import ModelCall
 from dashcam.contracts.event import REDACTED, Event
 from dashcam.contracts.identity import MARKS
-from dashcam.store.base import EventFilter, Projection, Store
+from dashcam.errors import RecordRefused
+from dashcam.record.trace_rows import EVER
+from dashcam.record.trace_tools import left_open
+from dashcam.record.traces import Judged
+from dashcam.store.base import EventFilter, Projection, Reader, Store
 
 _COUNTS = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read", "cache_write")
 _NUMBERS = {"cost_usd": "cost_usd", "first_token_ms": "first_token_ms", "duration_ms": "latency_ms"}
@@ -22,22 +26,71 @@ _TEXTS = ("span_id", "message_id", "provider", "wire", "response_id", "stop_reas
     "output_digest",
 )
 UNANSWERED = "no answer was recorded"
+GROUP = 50  # traces that are replaced in one transaction
+
+Refused = Callable[[str, RecordRefused], None]
 
 
-def project_all(store: Store) -> int:
-    """Project every trace whose log grew; return how many."""
+def project_all(store: Store, *, group: int = GROUP) -> int:
+    """Project every trace whose log grew, or that is to be judged again; return how many."""
     done = 0
-    while True:
-        page = store.unprojected()
-        if not page.trace_ids:
-            return done
-        replaced = {trace_id: project(store.events(EventFilter(trace_id=trace_id))) for trace_id in page.trace_ids}
-        store.replace(replaced, cursor=page.cursor)
-        done += len(replaced)
+    while found := project_some(store, group=group):
+        done += found
+    return done
 
 
-def project(events: Iterable[Event]) -> Projection:
+def project_some(store: Store, *, group: int = GROUP, refused: Refused | None = None) -> int:
+    """Project the next few traces in one transaction; return how many. Nobody else who writes waits longer than that.
+
+    A trace that the store refuses to hold is told to `refused` and stays without a session; its log is complete.
+    """
+    page = store.unprojected(limit=group)
+    judged = {trace_id: judge(store, trace_id) for trace_id in page.trace_ids}
+    _replace(store, {trace_id: each.projection for trace_id, each in judged.items()}, page.cursor, refused)
+    others = {other for each in judged.values() for other in each.others}
+    for session_id, tools in (closed for each in judged.values() for closed in each.closed.items()):
+        others |= left_open(tools, store.told_before(session_id, EVER))
+    if others:
+        _replace(store, {trace_id: project(store, trace_id) for trace_id in sorted(others)}, page.cursor, refused)
+    return len(page.trace_ids)
+
+
+def _replace(store: Store, projections: dict[str, Projection], cursor: str, refused: Refused | None) -> None:
+    try:
+        store.replace(projections, cursor=cursor)
+    except RecordRefused as error:
+        if len(projections) > 1:
+            for trace_id, projection in projections.items():
+                _replace(store, {trace_id: projection}, cursor, refused)
+            return
+        (trace_id,) = projections
+        store.replace({trace_id: Projection()}, cursor=cursor)
+        if refused is not None:
+            refused(trace_id, error)
+
+
+def project(store: Reader, trace_id: str) -> Projection:
     """Everything that follows from the log of one trace."""
+    return judge(store, trace_id).projection
+
+
+def judge(store: Reader, trace_id: str) -> Judged:
+    """The same, with the traces that are to be projected again because of it."""
+    calls = calls_of_events(store.events(EventFilter(trace_id=trace_id)))
+    spans, logs = store.spans(trace_id), store.logs(trace_id)
+    if not spans and not logs:
+        return Judged(Projection(model_calls=calls))
+    from dashcam.record.trace_readings import judge_spans  # brings OpenTelemetry's messages along
+
+    judged = judge_spans(store, trace_id, spans, logs)
+    if not calls:
+        return judged
+    whole = msgspec.structs.replace(judged.projection, model_calls=[*calls, *judged.projection.model_calls])
+    return msgspec.structs.replace(judged, projection=whole)
+
+
+def calls_of_events(events: Iterable[Event]) -> list[ModelCall]:
+    """The model calls that the events of a trace tell."""
     calls: list[ModelCall] = []
     asked: dict[int, ModelCall] = {}  # by the step of the request
     for event in events:
@@ -50,7 +103,7 @@ def project(events: Iterable[Event]) -> Projection:
             asked.pop(_count(event.data().get("request_step")) or -1, None)
             calls.append(call)
     calls += [msgspec.structs.replace(call, error=UNANSWERED) for call in asked.values()]
-    return Projection(model_calls=sorted(calls, key=lambda call: (call.step, call.ts)))
+    return sorted(calls, key=lambda call: (call.step, call.ts))
 
 
 def model_call_of(event: Event) -> ModelCall | None:

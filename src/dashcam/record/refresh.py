@@ -8,10 +8,11 @@ from pathlib import Path
 from dashcam.errors import StoreError
 from dashcam.record.collect import Collected, Progress, collect_journals
 from dashcam.record.projector import project_all
+from dashcam.record.spanned import SpannedReader
 from dashcam.sdk.journal import make_private_folder
 from dashcam.sdk.settings import Settings
 from dashcam.store.sqlite.connection import WriterLock
-from dashcam.store.sqlite.store import SqliteReader, SqliteStore
+from dashcam.store.sqlite.store import SqliteStore
 
 COLLECTING = "collecting"
 PATIENCE = 10.0  # seconds
@@ -35,7 +36,7 @@ def collect(store: SqliteStore, settings: Settings, progress: Progress | None = 
     return collected
 
 
-def open_current(settings: Settings, progress: Progress | None = None) -> SqliteReader:
+def open_current(settings: Settings, progress: Progress | None = None) -> SpannedReader:
     """The store for reading, with new journal bytes collected first.
 
     Where another process holds the store it is that one's part to collect; then this only reads.
@@ -47,11 +48,11 @@ def open_current(settings: Settings, progress: Progress | None = None) -> Sqlite
         )
     if not _collect_if_free(settings, progress):
         try:
-            return SqliteReader(settings.store)  # waits while the other process is just making it
+            return SpannedReader(settings.store)  # waits while the other process is just making it
         except StoreError:
             if not _collect_if_free(settings, progress):  # it ended without having made it
                 raise
-    return SqliteReader(settings.store)
+    return SpannedReader(settings.store)
 
 
 def _collect_if_free(settings: Settings, progress: Progress | None) -> bool:

@@ -17,6 +17,7 @@ from dashcam.contracts.call import ModelCall
 from dashcam.contracts.chat import ChatMessage, ChatPart, ChatRow, ChatSession, Usage
 from dashcam.contracts.content import LinkedContext
 from dashcam.contracts.event import Event, Orphan
+from dashcam.contracts.score import Score
 from dashcam.contracts.span import LogRecord, Span
 
 
@@ -69,10 +70,53 @@ class Changes(msgspec.Struct, frozen=True):
     cursor: str
 
 
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """What one trace of spans adds to one session: a row of `projected_traces`. Times are milliseconds.
+
+    `starts` and `ends` are hashes over a conversation: of what the trace's first call was sent up to its last answer,
+    and of what its last call was sent and gave. Where one trace ends as another starts, that one goes on from it.
+    """
+
+    trace_id: str
+    session_id: str
+    session_by: str  # attribute, trace (an earlier span of the trace has one), context, or none
+    kind: str = "user"
+    name: str = ""  # of the trace's root span
+    agent: str = ""
+    provider: str | None = None
+    model: str | None = None
+    metadata_json: str = "{}"
+    first_at: int
+    last_at: int
+    spans: int = 0
+    errors: int = 0
+    starts: bytes | None = None
+    ends: bytes | None = None
+
+
+class ToldTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn that a trace tells, by what the user said in it; `times` over, where the same was said again.
+
+    `history` counts those of them that the trace tells only because no earlier trace of the session does.
+    """
+
+    session_id: str
+    digest: bytes
+    times: int
+    history: int = 0
+
+
 class Projection(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is derived from the log of one trace."""
 
     model_calls: Sequence[ModelCall] = ()
+    pieces: Sequence[Piece] = ()
+    messages: Sequence[ChatMessage] = ()
+    parts: Sequence[ChatPart] = ()
+    turns: Sequence[ToldTurn] = ()
+    scores: Sequence[Score] = ()
+    system_prompts: Sequence[str] = ()
+    tool_catalogs: Sequence[str] = ()
 
 
 class Unprojected(msgspec.Struct, frozen=True):
@@ -80,6 +124,13 @@ class Unprojected(msgspec.Struct, frozen=True):
 
     trace_ids: list[str]
     cursor: str
+
+
+class Lag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far what is derived is behind the log: the newest `seq`, and the newest that is projected."""
+
+    seq: int
+    projected: int
 
 
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +154,33 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     malformed: int
     first_ts: int
     last_ts: int
+    spans: int = 0
+    errors: int = 0  # of spans
+    name: str = ""  # of its root span
+    session_by: str | None = None  # how the session of its spans was found; None where it has events alone
+
+
+class TraceFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which traces: what is None does not narrow. Times are milliseconds, of when a trace began."""
+
+    session_id: str | None = None
+    since: int | None = None
+    until: int | None = None
+    has_error: bool | None = None  # whether one of its spans failed
+    limit: int = 100
+    after: str = ""  # the last id of the page before
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """A system prompt, and where it is used. Times are milliseconds."""
+
+    digest: str
+    size: int
+    first_at: int
+    last_at: int | None = None
+    calls: int = 0
+    sessions: int = 0
+    beginning: str = ""
 
 
 class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,6 +272,7 @@ class Reader(Protocol):
     def changes(self, after: str = "", *, limit: int = 1000) -> Changes: ...
     def events(self, wanted: EventFilter) -> Iterator[Event]: ...
     def traces(self, session_id: str) -> list[TraceSummary]: ...
+    def trace_list(self, wanted: TraceFilter) -> list[TraceSummary]: ...
     def trace(self, trace_id: str) -> TraceSummary: ...
     def sessions(self, wanted: SessionFilter) -> list[SessionSummary]: ...
     def session_kinds(self, wanted: SessionFilter) -> dict[str, int]: ...
@@ -203,6 +282,13 @@ class Reader(Protocol):
     def search(self, words: str, *, session_id: str | None = None, limit: int = 50) -> list[SearchHit]: ...
     def spans(self, trace_id: str) -> list[Span]: ...
     def logs(self, trace_id: str) -> list[LogRecord]: ...
+    def scores(self, *, session_id: str | None = None, trace_id: str | None = None) -> list[Score]: ...
+    def prompts(self, *, limit: int = 100, after: str = "") -> list[Prompt]: ...
+    def session_by(self) -> dict[str, int]: ...
+    def told_before(self, session_id: str, before: tuple[int, str]) -> dict[bytes, int]: ...
+    def traces_ending(self, digest: bytes) -> list[Piece]: ...
+    def is_recorded(self, session_id: str) -> bool: ...
+    def lag(self) -> Lag: ...
     def orphans(self, *, limit: int = 100) -> Iterator[Orphan]: ...
     def model_calls(
         self, trace_id: str | None = None, *, session_id: str | None = None, message_id: str | None = None

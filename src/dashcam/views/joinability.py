@@ -67,6 +67,7 @@ class OrphanReport(msgspec.Struct, frozen=True, kw_only=True):
     kinds: list[OrphanKind]
     reasons: dict[str, int]
     samples: list[Sample]  # the newest of them
+    session_by: dict[str, int] = {}  # traces of spans, by how their session was found; "none": there is none
 
 
 def run_of(records: Iterable[Mapping[str, Any]], trace_id: str) -> list[Mapping[str, Any]]:
@@ -107,7 +108,8 @@ def load(store: Reader) -> OrphanReport:
         lost[names[figure.by]] += figure.orphans
     sources = [(name, count, lost[name]) for name, count in sorted(records.items())]
     operations = Counter({figure.by: figure.orphans for figure in store.figures("operation") if figure.orphans})
-    return _report(operations, list(store.orphans(limit=REASONS)), sources)
+    report = _report(operations, list(store.orphans(limit=REASONS)), sources)
+    return msgspec.structs.replace(report, session_by=store.session_by())
 
 
 def _report(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from dashcam.contracts.event import Event, iso_of
 from dashcam.contracts.identity import MARKS
-from dashcam.errors import SessionNotFound, TraceNotFound
+from dashcam.errors import NotFound, SessionNotFound, TraceNotFound
 from dashcam.store.base import EventFilter, Reader
 
 # Shown by their own columns, or only to machines.
@@ -51,17 +51,25 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 def load(store: Reader, trace_id: str) -> Timeline:
     """The trace with this id, with the id under which it left as OTLP, or with an id that begins so."""
     summary = store.trace(trace_id)
-    return timeline_of(list(store.events(EventFilter(trace_id=summary.trace_id))))
+    run = list(store.events(EventFilter(trace_id=summary.trace_id)))
+    if not run:
+        raise NotFound(f"Trace {summary.trace_id} has spans and no records. See them with: dashcam trace {trace_id}")
+    return timeline_of(run)
 
 
 def load_session(store: Reader, session_id: str, where: str) -> list[Timeline]:
-    """Every trace of a session, the oldest first."""
-    found = store.traces(session_id)
-    if not found:
+    """Every trace of a session that has records of ours, the oldest first."""
+    if not store.traces(session_id):
         raise SessionNotFound(session_id, where)
-    # By both ids: trace ids from outside are opaque, and two sessions may well use the same.
-    filters = [EventFilter(session_id=session_id, trace_id=summary.trace_id) for summary in found]
-    return [timeline_of(list(store.events(wanted))) for wanted in filters]
+    return list(each_of(store, session_id))
+
+
+def each_of(store: Reader, session_id: str) -> Iterator[Timeline]:
+    """The same, one at a time; none where there is no such session."""
+    for summary in store.traces(session_id):
+        # By both ids: trace ids from outside are opaque, and two sessions may well use the same.
+        if run := list(store.events(EventFilter(session_id=session_id, trace_id=summary.trace_id))):
+            yield timeline_of(run)
 
 
 def of_events(events: Sequence[Event], trace_id: str, where: str) -> Timeline:

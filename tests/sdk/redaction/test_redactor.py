@@ -163,3 +163,11 @@ def test_random_values_without_quotes_are_found(form: str) -> None:
     values = ["".join(source.choices(string.ascii_letters + string.digits, k=24)) for _ in range(300)]
     missed = [value for value in values if value in redactor.scrub(form.format(value))]
     assert missed == []
+
+
+def test_a_value_beside_the_name_of_a_secret_is_hidden_however_often_it_comes() -> None:
+    """The quick way through flat fields knows names; what `value` means hangs on its neighbour."""
+    redactor = Redactor(Redaction())
+    header = {"name": "Authorization", "value": "hunter2"}
+    assert [redactor.apply(dict(header)).fields["value"] for _ in range(3)] == ["[REDACTED]"] * 3
+    assert redactor.apply({"name": "Accept", "value": "hunter2"}).fields["value"] == "hunter2"

@@ -92,7 +92,7 @@ _BEARER = r"bearer {1,4}(?P<hide>[a-z0-9._~+/=-]{8,})"
 _BASIC = r"B(?:asic|ASIC) {1,4}(?P<hide>[A-Za-z0-9+/]{8,}={0,2})"
 _ELEMENT = rf"<[a-z0-9_.:-]{{0,48}}?(?:token|pwd|{_NAMES})>(?P<hide>[^<>]++)</"
 _FLAG = rf"--(?!-)[a-z0-9-]{{0,32}}?(?P<name>token|{_NAMES})[ \t]{{1,4}}{VALUE}"
-_UNDERSCORED = rf"(?:gsk|r8|lsv2_[ps][tk]|dop_v1|shpat|dckr_pat|lin_api)_{_W}{{24,}}|ntn_{_A}{{24,}}"
+_UNDERSCORED = rf"(?:gsk|r8|lsv2_[ps][tk]|dop_v1|shpat|dckr_pat|lin_api|dck)_{_W}{{24,}}|ntn_{_A}{{24,}}"
 # Schemes with named values (Digest, OAuth, Signature) go on through quotes, also escaped ones. Those of one
 # value that everybody uses are assignments; of others the whole rest goes.
 _AUTHORIZATION = (
@@ -147,7 +147,7 @@ CREDENTIALS = (
     row(
         "other _ keys",
         "_",
-        ("gsk_", "r8_", "lsv2_", "dop_v1_", "shpat_", "dckr_pat_", "lin_api_", "ntn_"),
+        ("gsk_", "r8_", "lsv2_", "dop_v1_", "shpat_", "dckr_pat_", "lin_api_", "ntn_", "dck_"),
         _UNDERSCORED,
     ),
     row("other - keys", "-", ("xai-", "pplx-", "tvly-", "nvapi-"), rf"(?:xai|pplx|tvly|nvapi)-{_W}{{24,}}"),

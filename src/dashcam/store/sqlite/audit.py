@@ -7,14 +7,18 @@ import zlib
 from collections.abc import Iterator
 
 from dashcam.contracts.identity import otel_trace_id
-from dashcam.store.sqlite import read
 from dashcam.store.sqlite.verify import verify_contents
 from dashcam.store.sqlite.verify_chat import verify_chat
+from dashcam.store.sqlite.verify_spans import verify_projected, verify_spans
 
+# A trace that is marked is about to be projected again.
 _UNTOLD_CALLS = (
     "SELECT trace_id, step, session_id FROM model_calls AS c WHERE NOT EXISTS (SELECT 1 FROM events AS e "
     "WHERE e.trace_id = c.trace_id AND e.step = c.step AND e.session_id = c.session_id "
-    "AND e.operation IN ('model_call', 'model_request')) ORDER BY trace_id, step"
+    "AND e.operation IN ('model_call', 'model_request')) "
+    "AND NOT EXISTS (SELECT 1 FROM spans AS s WHERE s.trace_id = c.trace_id AND s.span_id = c.span_id) "
+    "AND NOT EXISTS (SELECT 1 FROM logs AS l WHERE l.trace_id = c.trace_id) "
+    "AND NOT EXISTS (SELECT 1 FROM dirty_traces AS d WHERE d.trace_id = c.trace_id) ORDER BY trace_id, step"
 )
 
 
@@ -27,7 +31,7 @@ def verify(connection: sqlite3.Connection) -> Iterator[str]:
     if ours:
         connection.execute("BEGIN")
     try:
-        for part in (_verify_file, _verify_log, _verify_digests, _verify_joins, verify_contents, verify_chat):
+        for part in _PARTS:
             yield from _to_the_end(part(connection))
     finally:
         if ours and connection.in_transaction:
@@ -71,7 +75,7 @@ def _verify_joins(connection: sqlite3.Connection) -> Iterator[str]:
     """What is derived must lead back to the log."""
     for trace_id, step, session_id in connection.execute(_UNTOLD_CALLS):
         yield (
-            f"Trace {trace_id}, step {step}: no model_call event of session {session_id} tells of this model call. "
+            f"Trace {trace_id}, step {step}: no model_call event and no span of session {session_id} tells of this model call. "
             "Mend it with: dashcam rebuild"
         )
     for otel_id, trace_id in connection.execute("SELECT otel_trace_id, trace_id FROM trace_aliases"):
@@ -79,10 +83,4 @@ def _verify_joins(connection: sqlite3.Connection) -> Iterator[str]:
             yield f"Trace {trace_id} is noted as {otel_id} for OTLP; its derived id is {otel_trace_id(trace_id)}."
 
 
-def _verify_digests(connection: sqlite3.Connection) -> Iterator[str]:
-    for span, digest in read.spans_with_digest(connection):
-        if span.digest != digest:
-            yield f"Span {span.span_id} of trace {span.trace_id} has changed: it hashes to {span.digest}."
-    for record, digest in read.logs_with_digest(connection):
-        if record.digest != digest:
-            yield f"Log record {digest} has changed: it hashes to {record.digest}."
+_PARTS = (_verify_file, _verify_log, verify_spans, _verify_joins, verify_contents, verify_chat, verify_projected)

@@ -3,47 +3,33 @@ A session's later row adds to the earlier one, and a tool call has one row, whoe
 
 Works inside the transaction that the caller holds. A batch is worked through in memory and each row that has changed
 is then written once, however many deltas it grew by. A row that contradicts what is there is an IntegrityError, like
-every other that the tables refuse.
+every other that the tables refuse. What was projected of a session gives way to them.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from dashcam.contracts.chat import ChatMessage, ChatPart, ChatRow, ChatSession, PartDelta
 from dashcam.store.sqlite import facts, search
 from dashcam.store.sqlite.chat_merge import can_absorb, in_letters_of, is_stub, joined, merged_session
-from dashcam.store.sqlite.statements import chunks, insert_rows, marks
+from dashcam.store.sqlite.projected import give_way
+from dashcam.store.sqlite.rows import Row, load, upsert
+from dashcam.store.sqlite.statements import chunks, marks
 
 LOST = "\ufffd"  # stands where a delta is missing before this one
 
-_Row = TypeVar("_Row", ChatSession, ChatMessage, ChatPart)
-_TABLES: dict[type, str] = {ChatSession: "chat_sessions", ChatMessage: "chat_messages", ChatPart: "chat_parts"}
 # CROSS JOIN: from each call to its parts, and not through all parts.
 _CALL_PARTS = (
     "SELECT p.id FROM (VALUES {pairs}) AS call "
     "CROSS JOIN chat_parts AS p ON p.session_id = call.column1 AND p.tool_call_id = call.column2"
 )
 _NO_ROLLUPS = dict.fromkeys(facts.ROLLUP_COLUMNS[:-1], 0) | {"cost_usd": None}
-
-
-def quoted(names: Iterable[str]) -> str:
-    """Column names for a statement: `index` is a word of SQL."""
-    return ", ".join(f'"{name}"' for name in names)
-
-
-def select_of(row: type[ChatSession | ChatMessage | ChatPart], table: str = "") -> str:
-    """SELECT all columns, in the order of the row's fields."""
-    return f"SELECT {quoted(row.__struct_fields__)} FROM {table or _TABLES[row]}"
-
-
-def row_from(kind: type[_Row], values: tuple[Any, ...]) -> _Row:
-    return kind(**dict(zip(kind.__struct_fields__, values, strict=True)))
 
 
 class ChatWriter:
@@ -55,6 +41,8 @@ class ChatWriter:
     def put(self, rows: Sequence[ChatRow]) -> None:
         """Take the rows in their order; those that are there already add nothing."""
         if rows:
+            told = {row.id if isinstance(row, ChatSession) else row.session_id for row in rows}
+            give_way(self._connection, told)
             desk = _Desk(self._connection, rows)
             for row in rows:
                 desk.take(row)
@@ -114,15 +102,15 @@ class _Desk:
         self._connection = connection
         part_ids = {row.part_id for row in rows if isinstance(row, PartDelta)}
         part_ids |= {row.id for row in rows if isinstance(row, ChatPart)}
-        self._stored_parts = self._load(ChatPart, part_ids)
+        self._stored_parts = load(connection, ChatPart, part_ids)
         self._calls = self._calls_to_join(rows)
-        self._stored_parts |= self._load(ChatPart, self._load_call_ids(self._calls) - part_ids)
+        self._stored_parts |= load(connection, ChatPart, self._load_call_ids(self._calls) - part_ids)
         message_ids = {row.id for row in rows if isinstance(row, ChatMessage)}
         message_ids |= {row.message_id for row in rows if isinstance(row, ChatPart)}
         message_ids |= {part.message_id for part in self._stored_parts.values()}
-        self._stored_messages = self._load(ChatMessage, message_ids)
+        self._stored_messages = load(connection, ChatMessage, message_ids)
         session_ids = {row.id if isinstance(row, ChatSession) else row.session_id for row in rows}
-        self._stored_sessions = self._load(ChatSession, session_ids)
+        self._stored_sessions = load(connection, ChatSession, session_ids)
         self._told_at = self._load_told_at(session_ids)
         self._stored_told_at = dict(self._told_at)
         self._sessions, self._messages = dict(self._stored_sessions), dict(self._stored_messages)
@@ -150,11 +138,11 @@ class _Desk:
         for session_id, stored in self._stored_sessions.items():
             self._sessions[session_id] = in_letters_of(stored, self._sessions[session_id])
         sessions = _changed(self._stored_sessions, self._sessions)
-        self._upsert(ChatSession, sessions)
-        self._upsert(ChatMessage, messages)
+        upsert(self._connection, ChatSession, sessions)
+        upsert(self._connection, ChatMessage, messages)
         search.take_out(self._connection, [part.id for part in (*parts, *gone) if part.id in self._stored_parts])
         self._connection.executemany("DELETE FROM chat_parts WHERE id = ?", [(part.id,) for part in gone])
-        self._upsert(ChatPart, parts)
+        upsert(self._connection, ChatPart, parts)
         search.put_in(self._connection, [(part.id, part.type) for part in parts])
         counted = {message.session_id for message in messages}
         counted |= {part.session_id for part in parts if self._is_counted(part)} | {part.session_id for part in gone}
@@ -251,13 +239,6 @@ class _Desk:
         before = self._stored_sessions.get(session.id)
         return before is None or replace(before, updated_at=session.updated_at) != session
 
-    def _load(self, kind: type[_Row], ids: set[str]) -> dict[str, _Row]:
-        found: dict[str, _Row] = {}
-        for chunk in chunks(sorted(ids)):
-            for values in self._connection.execute(f"{select_of(kind)} WHERE id IN ({marks(chunk)})", chunk):
-                found[values[0]] = row_from(kind, values)
-        return found
-
     def _load_call_ids(self, calls: set[tuple[str, str]]) -> set[str]:
         """The ids of all stored parts of these tool calls."""
         found: set[str] = set()
@@ -274,14 +255,8 @@ class _Desk:
             found |= dict(self._connection.execute(query, chunk).fetchall())
         return found
 
-    def _upsert(self, kind: type[_Row], rows: Sequence[_Row]) -> None:
-        names = kind.__struct_fields__
-        changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name != "id")
-        head = f"INSERT INTO {_TABLES[kind]} ({quoted(names)})"
-        insert_rows(self._connection, head, [astuple(row) for row in rows], f"ON CONFLICT (id) DO UPDATE SET {changes}")
 
-
-def _changed(stored: dict[str, _Row], now: dict[str, _Row]) -> list[_Row]:
+def _changed(stored: dict[str, Row], now: dict[str, Row]) -> list[Row]:
     return [row for key, row in now.items() if row != stored.get(key)]
 
 

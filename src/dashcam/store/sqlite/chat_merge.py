@@ -30,7 +30,7 @@ def merged_session(known: ChatSession, row: ChatSession, *, is_newer: bool) -> C
         told["permissions_json"] = older.permissions_json
     if not _names_a_model(newer.model_json) and _names_a_model(older.model_json):
         told["model_json"] = older.model_json
-    metadata = _merged_objects(older.metadata_json, newer.metadata_json)
+    metadata = merged_objects(older.metadata_json, newer.metadata_json)
     return in_letters_of(known, in_letters_of(row, replace(newer, **told, metadata_json=metadata)))
 
 
@@ -88,7 +88,7 @@ def _absorbed(part: ChatPart, stub: ChatPart) -> ChatPart:
     return replace(part, data_json=msgspec.json.encode({**rest, **outcome}).decode())
 
 
-def _merged_objects(older: str, newer: str) -> str:
+def merged_objects(older: str, newer: str) -> str:
     """Two JSON objects, the newer one's keys over the older one's. What is no object says nothing."""
     before, after = _pieces(older), _pieces(newer)
     if before is None or after is None:

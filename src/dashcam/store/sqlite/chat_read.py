@@ -10,7 +10,7 @@ from typing import Any
 from dashcam.contracts.chat import ROLLUPS, ChatMessage, ChatPart, ChatSession, Usage
 from dashcam.errors import SessionNotFound
 from dashcam.store.base import SessionFilter, SessionSummary
-from dashcam.store.sqlite.chat import row_from, select_of
+from dashcam.store.sqlite.rows import row_from, select_of
 from dashcam.store.sqlite.search import MATCHES, query_of
 
 FRESH = 60_000  # milliseconds without a word after which an open turn counts as broken off

@@ -20,7 +20,9 @@ BLANK = (
     "8232,8233,8239,8287,12288)"
 )
 MINIMUM = (3, 40, 0)
-PATIENCE = 5.0  # seconds, for a store that another process is just making
+PATIENCE = 5.0  # seconds, for a store that another process is just making or writing
+_QUEUE, _TURN = 0, 1  # bytes of a file that stand for them
+_BLINK = 0.0005  # seconds
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
@@ -165,6 +167,11 @@ class WriterLock:
             os.close(self._fd)
             self._fd = -1
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether this object holds it."""
+        return self._fd >= 0
+
     def is_held(self) -> bool:
         """Whether a process has the lock at this moment."""
         try:
@@ -186,3 +193,67 @@ class WriterLock:
             return self._path.read_text()[:40] or "another process"
         except OSError:
             return "another process"
+
+
+class BorrowedLock(WriterLock):
+    """The lock of a process that lets this one write projections beside it. Nothing to take, nothing to give back."""
+
+    def __init__(self) -> None:
+        super().__init__(Path())
+
+    def acquire(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+
+class Turns:
+    """Whose turn it is, where one process appends and another projects.
+
+    SQLite lets whoever asks at the right moment write next: a process that hardly pauses keeps the other out for good.
+    So who waits for its turn keeps the queue meanwhile, and who had its turn queues up. For fairness alone: SQLite's own
+    locks still keep two from writing at once, and after PATIENCE it is left to those.
+    """
+
+    def __init__(self, folder: Path, *, shared: bool) -> None:
+        self._path = folder / "turns.lock"
+        self._fd = -1
+        if shared:
+            self._open(os.O_CREAT)
+
+    def take(self) -> None:
+        """Wait for our turn. Where no other process has ever written beside this one there is nothing to wait for."""
+        if self._fd < 0:
+            self._open()
+        if self._fd >= 0:
+            deadline = time.monotonic() + PATIENCE
+            self._wait(_QUEUE, deadline)
+            self._wait(_TURN, deadline)
+            self._free(_QUEUE)
+
+    def give(self) -> None:
+        if self._fd >= 0:
+            self._free(_TURN)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self, flags: int = 0) -> None:
+        try:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+        except OSError:
+            self._fd = -1
+
+    def _wait(self, place: int, deadline: float) -> None:
+        while time.monotonic() < deadline:
+            try:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                return
+            except OSError:
+                time.sleep(_BLINK)
+
+    def _free(self, place: int) -> None:
+        fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, place)

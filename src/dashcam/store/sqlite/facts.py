@@ -1,14 +1,13 @@
 """What a list of sessions shows, one row a session, kept in the transaction that changes what it is counted from.
 
 `session_traces` counts the events of a session by trace; `session_facts` holds the rest. Both can be counted again
-from events and chat rows, and verify does.
+from events, projected traces and chat rows, and verify does.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import fsum
 from typing import Any
 
@@ -16,24 +15,39 @@ import msgspec
 from msgspec.structs import astuple
 
 from dashcam.contracts.chat import ROLLUPS, USAGE, object_of
+from dashcam.contracts.event import Event
 from dashcam.store.sqlite.statements import insert_rows
 
 TITLE = 80  # characters of a title
 _HUGE = 2**53  # no count of tokens, and no sum of real ones
 
-_COUNT_TRACES = "INSERT INTO session_traces (session_id, trace_id, kind, events)"
-_ADD = "ON CONFLICT DO UPDATE SET events = events + excluded.events"
+_COUNT_TRACES = "INSERT INTO session_traces (session_id, trace_id, kind, events, first_ts, last_ts)"
+_ADD = (
+    "ON CONFLICT DO UPDATE SET events = events + excluded.events, "
+    "first_ts = min(first_ts, excluded.first_ts), last_ts = max(last_ts, excluded.last_ts)"
+)
+_LEFT = "session_id = ?1 AND trace_id = ?2 AND kind = ?3"
+_SUBTRACT = (
+    f"UPDATE session_traces SET events = events - ?4, first_ts = coalesce((SELECT min(ts) FROM events WHERE {_LEFT}), 0), "
+    f"last_ts = coalesce((SELECT max(ts) FROM events WHERE {_LEFT}), 0) WHERE {_LEFT}"
+)
 _NO_EVENTS = "DELETE FROM session_traces WHERE session_id = ? AND trace_id = ? AND kind = ? AND events <= 0"
-_RECOUNT = f"{_COUNT_TRACES} SELECT session_id, trace_id, kind, count(*) FROM events GROUP BY 1, 2, 3"
-_EVENT_FACTS = (
-    "SELECT max(kind), count(DISTINCT trace_id), coalesce(sum(events), 0), "
-    "(SELECT min(ts) FROM events WHERE session_id = :id) / 1000, "
-    "(SELECT max(ts) FROM events WHERE session_id = :id) / 1000 "
-    "FROM session_traces WHERE session_id = :id"
+COUNTED = "SELECT session_id, trace_id, kind, count(*), min(ts), max(ts) FROM events GROUP BY 1, 2, 3"
+_TRACE_FACTS = (
+    "SELECT max(kind), count(DISTINCT trace_id), coalesce(sum(events), 0), min(first), max(last) FROM "
+    "(SELECT kind, trace_id, events, first_ts / 1000 AS first, last_ts / 1000 AS last FROM session_traces "
+    "WHERE session_id = :id "
+    "UNION ALL SELECT kind, trace_id, 0, first_at, last_at FROM projected_traces WHERE session_id = :id)"
 )
 # Every session that anything is known of.
-SESSIONS = "SELECT id FROM chat_sessions UNION SELECT session_id FROM session_traces UNION SELECT session_id FROM session_facts"
-_CHAT_ROW = "SELECT model_json, metadata_json, created_at, updated_at FROM chat_sessions WHERE id = ?"
+SESSIONS = (
+    "SELECT id FROM chat_sessions UNION SELECT session_id FROM session_traces "
+    "UNION SELECT session_id FROM projected_traces UNION SELECT session_id FROM session_facts"
+)
+_CHAT_ROW = (
+    "SELECT model_json, metadata_json, created_at, updated_at, "
+    "EXISTS (SELECT 1 FROM projected_sessions AS p WHERE p.session_id = id) FROM chat_sessions WHERE id = ?"
+)
 _MESSAGES = "SELECT role, metadata_json FROM chat_messages WHERE session_id = ? ORDER BY created_at, id"
 _FAILED_CALLS = "SELECT count(*) FROM chat_parts WHERE session_id = ? AND tool_state = 'output-error'"
 _FIRST_WORDS = (
@@ -85,19 +99,25 @@ def _put(names: Sequence[str]) -> str:
 _PUT = (_put(_COMMON), _put(COLUMNS))
 
 
-def count_events(connection: sqlite3.Connection, added: Mapping[tuple[tuple[Any, ...], int], int]) -> None:
-    """Count events that were just added, told as how many there are of each ((session, trace, kind, …), day)."""
-    counts: Counter[tuple[str, str, str]] = Counter()
-    for ((session_id, trace_id, kind, *_), _), count in added.items():
-        counts[session_id, trace_id, kind] += count
-    insert_rows(connection, _COUNT_TRACES, [(*key, count) for key, count in counts.items()], _ADD)
+def count_events(connection: sqlite3.Connection, added: Iterable[Event]) -> None:
+    """Count events that were just added."""
+    counts: dict[tuple[str, str, str], list[int]] = {}
+    for event in added:
+        ts = event.ts
+        told = counts.setdefault((event.session_id, event.trace_id, event.kind), [0, ts, ts])
+        told[0] += 1
+        if ts < told[1]:
+            told[1] = ts
+        elif ts > told[2]:
+            told[2] = ts
+    insert_rows(connection, _COUNT_TRACES, [(*key, *told) for key, told in counts.items()], _ADD)
     for session_id in {key[0] for key in counts}:
         refresh(connection, session_id)
 
 
 def uncount_events(connection: sqlite3.Connection, counts: Sequence[tuple[str, str, str, int]]) -> None:
     """Take out events that were just removed, told as (session, trace, kind, how many)."""
-    insert_rows(connection, _COUNT_TRACES, [(*key, -count) for *key, count in counts], _ADD)
+    connection.executemany(_SUBTRACT, counts)
     connection.executemany(_NO_EVENTS, [key for *key, _ in counts])
     for session_id in {row[0] for row in counts}:
         refresh(connection, session_id)
@@ -119,12 +139,15 @@ def facts_of(connection: sqlite3.Connection, session_id: str, chat: ChatFacts | 
 
 
 def common_facts(connection: sqlite3.Connection, session_id: str) -> tuple[str, int, int, int, int] | None:
-    """kind, first_at, last_at, traces, events, out of events and the session's own row; None where there is neither."""
-    kind, traces, events, first, last = connection.execute(_EVENT_FACTS, {"id": session_id}).fetchone()
+    """kind, first_at, last_at, traces, events, out of its traces and the session's own row; None where there is neither.
+
+    The row of a recorded session says of which kind it is; that of a projected one follows from its traces.
+    """
+    kind, traces, events, first, last = connection.execute(_TRACE_FACTS, {"id": session_id}).fetchone()
     row = connection.execute(_CHAT_ROW, (session_id,)).fetchone()
     if row is not None:
-        _, metadata, created_at, updated_at = row
-        kind = _kind_of(metadata)
+        _, metadata, created_at, updated_at, is_projected = row
+        kind = kind if is_projected and kind else _kind_of(metadata)
         first = created_at if first is None else min(first, created_at)
         last = max(created_at, updated_at, created_at if last is None else last)
     return None if kind is None else (kind, first, last, traces, events)
@@ -166,9 +189,9 @@ def chat_facts(connection: sqlite3.Connection, session_id: str) -> tuple[ChatFac
 
 
 def recount(connection: sqlite3.Connection) -> None:
-    """Count everything again, from events and chat rows."""
+    """Count everything again, from events, projected traces and chat rows."""
     connection.execute("DELETE FROM session_traces")
-    connection.execute(_RECOUNT)
+    connection.execute(f"{_COUNT_TRACES} {COUNTED}")
     for (session_id,) in connection.execute(SESSIONS).fetchall():
         refresh_chat(connection, session_id)
 

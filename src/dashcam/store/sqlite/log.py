@@ -9,9 +9,8 @@ from __future__ import annotations
 import itertools
 import sqlite3
 import time
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -22,27 +21,19 @@ from dashcam.contracts.identity import is_otel_trace_id, otel_trace_id
 from dashcam.contracts.span import LogRecord, Span
 from dashcam.store.base import Source
 from dashcam.store.sqlite.facts import count_events
+from dashcam.store.sqlite.spans import SpanWriter
 from dashcam.store.sqlite.statements import insert_rows
 
 DAY = 86_400_000_000
-PACK_BEYOND = 512  # bytes; below that zlib gains nothing
 
 _whose = attrgetter("session_id", "trace_id", "kind", "operation", "segment", "marks")
 Alike = tuple[str, str, str, str, str, int]  # those six
 _segment, _offset = attrgetter("segment"), attrgetter("offset")
 _Placed = TypeVar("_Placed", Event, Orphan)
+_Traced = TypeVar("_Traced", Span, LogRecord)
 
 # After the first two, in the order of Event's own fields.
 _EVENT_COLUMNS = 'seq, source_id, "offset", session_id, trace_id, step, kind, operation, ts, fields, marks'
-
-
-_SPAN_COLUMNS = ("parent_span_id", "name", "start_ns", "end_ns", "status", "digest", "body")
-_PUT_SPAN = (
-    f"INSERT INTO spans (seq, trace_id, span_id, {', '.join(_SPAN_COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (trace_id, span_id) DO UPDATE SET seq = excluded.seq, "
-    + ", ".join(f"{name} = excluded.{name}" for name in _SPAN_COLUMNS)
-    + " WHERE (excluded.end_ns, excluded.digest) > (end_ns, digest)"
-)
 
 
 class LogWriter:
@@ -53,6 +44,7 @@ class LogWriter:
         row = connection.execute("SELECT value FROM meta WHERE name = 'seq'").fetchone()
         self.seq = int(row[0]) if row else 0
         self._source_ids: dict[str, int] = {}
+        self._spans = SpanWriter(connection)
 
     def save_seq(self) -> None:
         """With the rows, so that a number is never given twice, even when the newest rows are gone."""
@@ -99,7 +91,7 @@ class LogWriter:
         counts = Counter(zip(map(_whose, fresh), [event.ts // DAY for event in fresh], strict=True))
         self._put_aliases({trace for (_, trace, *_), _ in counts})
         self._count_events(counts)
-        count_events(self._connection, counts)
+        count_events(self._connection, fresh)
         return len(rows)
 
     def _count_events(self, counts: Mapping[tuple[Alike, int], int]) -> None:
@@ -128,29 +120,19 @@ class LogWriter:
 
     def put_spans(self, spans: Sequence[Span]) -> int:
         """Add spans; where two bodies meet, the greater (end, digest) stands. Returns how many changed."""
-        changed = 0
-        for span in spans:
-            cursor = self._connection.execute(
-                _PUT_SPAN,
-                (self.seq + 1, span.trace_id, span.span_id, span.parent_span_id, span.name, span.start_ns)
-                + (span.end_ns, span.status, span.digest, pack(span.body)),
-            )
-            self.seq += cursor.rowcount
-            changed += cursor.rowcount
-        return changed
+        return self._put_traced(spans, self._spans.put_spans)
 
     def put_logs(self, logs: Sequence[LogRecord]) -> int:
-        new = 0
-        for record in logs:
-            cursor = self._connection.execute(
-                "INSERT INTO logs (seq, digest, trace_id, span_id, ts, severity, resource, body) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (digest) DO NOTHING",
-                (self.seq + 1, record.digest, record.trace_id, record.span_id, record.ts, record.severity)
-                + (pack(record.resource), pack(record.body)),
-            )
-            self.seq += cursor.rowcount
-            new += cursor.rowcount
-        return new
+        """Add the log records that are not there yet; return how many."""
+        return self._put_traced(logs, self._spans.put_logs)
+
+    def _put_traced(self, records: Sequence[_Traced], put: Callable[[Sequence[_Traced], int], int]) -> int:
+        if not records:
+            return 0
+        changed = put(records, self.seq)
+        self.seq += changed
+        self._put_aliases({record.trace_id for record in records})
+        return changed
 
     def _only_new(self, table: str, records: Sequence[_Placed]) -> Sequence[_Placed]:
         """Those whose (segment, offset) the table doesn't hold. One writer, so nobody comes in between."""
@@ -188,19 +170,6 @@ class LogWriter:
             "redacted = redacted + excluded.redacted, orphans = orphans + excluded.orphans",
             counts,
         )
-
-
-def pack(text: str) -> str | bytes:
-    """Text as it is, or as zlib where that is shorter."""
-    raw = text.encode()
-    if len(raw) < PACK_BEYOND:
-        return text
-    packed = zlib.compress(raw, 1)
-    return packed if len(packed) < len(raw) else text
-
-
-def unpack(stored: str | bytes) -> str:
-    return stored if isinstance(stored, str) else zlib.decompress(stored).decode()
 
 
 def _now() -> int:

@@ -1,67 +1,129 @@
-"""Layer 3: what is derived from the log, replaced a trace at a time and never edited."""
+"""Layer 3: what is derived from the log, replaced a trace at a time. Only what differs is written.
+
+Works inside the transaction that the caller holds.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-import msgspec
+from msgspec.structs import astuple
 
 from dashcam.contracts.call import ModelCall
-from dashcam.store.base import Projection, Unprojected
-from dashcam.store.sqlite import facts, search
+from dashcam.contracts.score import Score
+from dashcam.store.base import Piece, Projection, ToldTurn
+from dashcam.store.sqlite import contents, dependants, facts, projected, search
+from dashcam.store.sqlite.backlog import set_cursor
 from dashcam.store.sqlite.log import DAY
-from dashcam.store.sqlite.statements import insert_rows
+from dashcam.store.sqlite.statements import chunks, insert_rows, marks
 
-# Events of which something is derived. A trace without any of them needs no projecting.
-PROJECTED = ("model_call", "model_request")
-
-_COLUMNS = ", ".join(ModelCall.__struct_fields__)
 _ROLLUPS = (
     "INSERT INTO rollups (day, source_id, kind, operation, events, malformed, redacted, orphans) "
     f"SELECT date((ts - (ts % {DAY} + {DAY}) % {DAY}) / 1000000, 'unixepoch'), source_id, "  # rounded down, as in log.py
     "{kind}, operation, {counts} FROM {table} "
     "WHERE ts < ? GROUP BY 1, 2, 3, 4 ON CONFLICT DO UPDATE SET orphans = orphans + excluded.orphans"
 )
+_IN_LOG = " OR ".join(
+    f"EXISTS (SELECT 1 FROM {table} WHERE trace_id = column1)" for table in ("spans", "logs", "events")
+)
 _EVER = 2**62
 _DATED = 253_402_300_799_999_999  # the last moment of 9999; SQLite knows no date of a later one
 
+_Rows = dict[str, list[tuple[Any, ...]]]  # by trace
 
-def unprojected(connection: sqlite3.Connection, limit: int) -> Unprojected:
-    """Traces that something new arrived for, the longest quiet first.
 
-    The cursor is the last arrival for the last of them: whatever a later page holds came after it.
+class _Table(NamedTuple):
+    """A table of derived rows, and the column that says of which trace they are."""
+
+    name: str
+    columns: tuple[str, ...]
+    owner: str = "trace_id"
+    order: str = ""
+
+
+CALLS = _Table("model_calls", ModelCall.__struct_fields__, order="rowid")
+PIECES = _Table("projected_traces", Piece.__struct_fields__, order="session_id")
+TURNS = _Table("projected_turns", (*ToldTurn.__struct_fields__, "trace_id"), order="session_id, digest")
+SCORES = _Table("scores", (*Score.__struct_fields__, "told_by"), owner="told_by", order="score_id")
+
+
+def still_in_log(connection: sqlite3.Connection, projections: Mapping[str, Projection]) -> dict[str, Projection]:
+    """The projections, but none of a trace that was let go of while it was projected elsewhere."""
+    left = {trace_id for trace_id, each in projections.items() if not each.pieces}  # derived from events alone
+    for chunk in chunks([trace_id for trace_id in projections if trace_id not in left]):
+        query = f"SELECT column1 FROM (VALUES {','.join(['(?)'] * len(chunk))}) WHERE {_IN_LOG}"
+        left |= {trace_id for (trace_id,) in connection.execute(query, chunk)}
+    return {trace_id: each if trace_id in left else Projection() for trace_id, each in projections.items()}
+
+
+def replace(connection: sqlite3.Connection, projections: Mapping[str, Projection], *, tell: bool = True) -> None:
+    """Put these in the place of all that was derived from their traces before.
+
+    Without `tell` the traces that build on these stay as they are: what was let go of is not told again by others.
     """
-    since = cursor(connection)
-    names = ",".join("?" * len(PROJECTED))
-    found = connection.execute(
-        f"SELECT max(seq), trace_id FROM events WHERE seq > ? AND operation IN ({names}) "
-        "GROUP BY trace_id ORDER BY 1 LIMIT ?",
-        (since, *PROJECTED, limit),
-    ).fetchall()
-    return Unprojected([trace_id for _, trace_id in found], str(found[-1][0] if found else since))
+    now = time.time_ns() // 1_000_000
+    for projection in projections.values():
+        for prompt in projection.system_prompts:
+            contents.put_system_prompt(connection, prompt, now)
+        for catalog in projection.tool_catalogs:
+            contents.put_tool_catalog(connection, catalog, now)
+    _swap(connection, CALLS, {trace: list(map(astuple, each.model_calls)) for trace, each in projections.items()})
+    _swap(connection, SCORES, {trace: _score_rows(trace, each.scores) for trace, each in projections.items()})
+    pieces = {trace: sorted(map(astuple, each.pieces), key=lambda row: row[1]) for trace, each in projections.items()}
+    turns = {trace: _turn_rows(trace, each.turns) for trace, each in projections.items()}
+    pieces_before = _swap(connection, PIECES, pieces)
+    turns_before = _swap(connection, TURNS, turns)
+    changed = {trace for trace, rows in pieces.items() if rows != pieces_before[trace]}
+    touched = {row[1] for trace in changed for row in (*pieces[trace], *pieces_before[trace])}
+    projected.write(connection, projections, touched)
+    if tell:
+        before, after = (
+            {trace: dependants.standing(pieces[trace], turns[trace]) for trace in projections}
+            for pieces, turns in ((pieces_before, turns_before), (pieces, turns))
+        )
+        dependants.mark(connection, before, after)
 
 
-def cursor(connection: sqlite3.Connection) -> int:
-    row = connection.execute("SELECT value FROM meta WHERE name = 'projected'").fetchone()
-    return int(row[0]) if row else 0
+def _score_rows(trace_id: str, scores: Sequence[Score]) -> list[tuple[Any, ...]]:
+    """One row a score: of several the latest."""
+    latest = {score.score_id: score for score in sorted(scores, key=lambda score: score.ts)}
+    return [(*astuple(score), trace_id) for _, score in sorted(latest.items())]
 
 
-def set_cursor(connection: sqlite3.Connection, at: str) -> None:
-    connection.execute("REPLACE INTO meta (name, value) VALUES ('projected', ?)", (at,))
+def _turn_rows(trace_id: str, turns: Sequence[ToldTurn]) -> list[tuple[Any, ...]]:
+    return sorted((*astuple(turn), trace_id) for turn in turns)
 
 
-def replace(connection: sqlite3.Connection, projections: Mapping[str, Projection]) -> None:
-    """Put these in the place of all that was derived from their traces before."""
-    for trace_id, projection in projections.items():
-        connection.execute("DELETE FROM model_calls WHERE trace_id = ?", (trace_id,))
-        rows = [msgspec.structs.astuple(call) for call in projection.model_calls]
-        insert_rows(connection, f"INSERT INTO model_calls ({_COLUMNS})", rows)
+def _swap(connection: sqlite3.Connection, table: _Table, wanted: _Rows) -> _Rows:
+    """Let a table hold these rows of each trace; return those that it held."""
+    stored = _load(connection, table, list(wanted))
+    differing = [trace for trace, rows in wanted.items() if rows != stored[trace]]
+    for chunk in chunks([trace for trace in differing if stored[trace]]):
+        connection.execute(f"DELETE FROM {table.name} WHERE {table.owner} IN ({marks(chunk)})", chunk)
+    rows = [row for trace in differing for row in wanted[trace]]
+    insert_rows(connection, f"INSERT INTO {table.name} ({', '.join(table.columns)})", rows)
+    return stored
+
+
+def _load(connection: sqlite3.Connection, table: _Table, traces: Sequence[str]) -> _Rows:
+    found: _Rows = {trace: [] for trace in traces}
+    for chunk in chunks(traces):
+        query = f"SELECT {table.owner}, {', '.join(table.columns)} FROM {table.name} WHERE {table.owner} IN ({marks(chunk)})"
+        for trace, *row in connection.execute(f"{query} ORDER BY {table.order}", chunk):
+            found[trace].append(tuple(row))
+    return found
 
 
 def forget(connection: sqlite3.Connection) -> None:
     """Drop every projection. What is counted comes back at once; the rest when the projector has run."""
-    connection.execute("DELETE FROM model_calls")
+    connection.execute("DELETE FROM chat_sessions WHERE id IN (SELECT session_id FROM projected_sessions)")
+    for table in ("projected_sessions", "projected_messages", "dirty_traces"):
+        connection.execute(f"DELETE FROM {table}")
+    for derived in (CALLS, PIECES, TURNS, SCORES):
+        connection.execute(f"DELETE FROM {derived.name}")
     set_cursor(connection, "0")
     count_again(connection, None)
     facts.recount(connection)

@@ -8,30 +8,21 @@ from typing import Any
 
 from dashcam.contracts.call import ModelCall
 from dashcam.contracts.event import Event, Orphan
-from dashcam.contracts.identity import otel_trace_id
-from dashcam.contracts.span import LogRecord, Span
-from dashcam.errors import TraceNotFound
 from dashcam.store.base import (
     Changes,
     EventFilter,
     Figure,
     Record,
     Source,
-    TraceSummary,
 )
-from dashcam.store.sqlite.log import unpack
+from dashcam.store.sqlite.spans import logs_after, spans_after
+from dashcam.store.sqlite.statements import one_moment
 
 _EVENT = (
     'SELECT s.segment, e."offset", e.session_id, e.trace_id, e.step, e.kind, e.operation, e.ts, '
     "e.fields, e.marks, e.seq FROM events e JOIN sources s ON s.id = e.source_id"
 )
 _EVENT_FIELDS = Event.__struct_fields__
-_SPAN_FIELDS = Span.__struct_fields__
-_TRACE = (
-    "SELECT trace_id, min(session_id), min(kind), count(*), count(*) - count(DISTINCT step), "
-    "sum(marks & 1), min(ts), max(ts) FROM events"
-)
-MIN_BEGINNING = 4  # characters of an id that may stand for all of it
 _FIGURES = {"source": "s.segment", "day": "r.day", "operation": "r.operation", "kind": "r.kind"}
 
 
@@ -52,34 +43,16 @@ def changes(connection: sqlite3.Connection, after: str, limit: int) -> Changes:
     """What arrived after the cursor, oldest first, over the whole log."""
     seq = int(after or 0)
     found: list[Record] = []
-    for query, build in (
-        (f"{_EVENT} WHERE e.seq > ? ORDER BY e.seq LIMIT ?", _event),
-        (_SPAN + " WHERE seq > ? ORDER BY seq LIMIT ?", _span),
-        (_LOG + " WHERE seq > ? ORDER BY seq LIMIT ?", _log),
-        (_ORPHAN + " WHERE o.seq > ? ORDER BY o.seq LIMIT ?", _orphan),
-    ):
-        found += [build(row) for row in connection.execute(query, (seq, limit))]
+    events = f"{_EVENT} WHERE e.seq > ? ORDER BY e.seq LIMIT ?"
+    orphans = f"{_ORPHAN} WHERE o.seq > ? ORDER BY o.seq LIMIT ?"
+    with one_moment(connection):  # or what is committed between two of these would be passed over
+        found += [_event(row) for row in connection.execute(events, (seq, limit))]
+        found += spans_after(connection, seq, limit)
+        found += logs_after(connection, seq, limit)
+        found += [_orphan(row) for row in connection.execute(orphans, (seq, limit))]
     found.sort(key=lambda record: record.seq)
     del found[limit:]
     return Changes(found, str(found[-1].seq) if found else after)
-
-
-def trace(connection: sqlite3.Connection, trace_id: str, where: str) -> TraceSummary:
-    """One trace by its id, by the id under which it left as OTLP, or by the beginning of its id if no other has it."""
-    for candidate in (trace_id, *_alias(connection, trace_id), *_beginning(connection, trace_id)):
-        row = connection.execute(f"{_TRACE} WHERE trace_id = ? GROUP BY trace_id", (candidate,)).fetchone()
-        if row:
-            return TraceSummary(**dict(zip(TraceSummary.__struct_fields__, row, strict=True)))
-    raise TraceNotFound(trace_id, where)
-
-
-def traces(connection: sqlite3.Connection, session_id: str) -> list[TraceSummary]:
-    """The traces of one session, oldest first."""
-    found = connection.execute(
-        f"{_TRACE} WHERE session_id = ? GROUP BY trace_id ORDER BY min(ts), trace_id",
-        (session_id,),
-    )
-    return [TraceSummary(**dict(zip(TraceSummary.__struct_fields__, row, strict=True))) for row in found]
 
 
 def shared_steps(connection: sqlite3.Connection) -> int:
@@ -90,32 +63,10 @@ def shared_steps(connection: sqlite3.Connection) -> int:
     return int(row[0])
 
 
-_SPAN = "SELECT trace_id, span_id, parent_span_id, name, start_ns, end_ns, status, body, seq FROM spans"
-_LOG = "SELECT trace_id, span_id, ts, severity, resource, body, seq FROM logs"
 _ORPHAN = (
     'SELECT s.segment, o."offset", o.reason, o.body, o.operation, o.ts, o.seq '
     "FROM orphans o JOIN sources s ON s.id = o.source_id"
 )
-
-
-def spans(connection: sqlite3.Connection, trace_id: str) -> list[Span]:
-    query = f"{_SPAN} WHERE trace_id = ? ORDER BY start_ns, span_id"
-    return [_span(row) for row in connection.execute(query, (trace_id,))]
-
-
-def logs(connection: sqlite3.Connection, trace_id: str) -> list[LogRecord]:
-    query = f"{_LOG} WHERE trace_id = ? ORDER BY ts, digest"
-    return [_log(row) for row in connection.execute(query, (trace_id,))]
-
-
-def spans_with_digest(connection: sqlite3.Connection) -> Iterator[tuple[Span, str]]:
-    for row in connection.execute(_SPAN.replace(" FROM", ", digest FROM")):
-        yield _span(row[:-1]), row[-1]
-
-
-def logs_with_digest(connection: sqlite3.Connection) -> Iterator[tuple[LogRecord, str]]:
-    for row in connection.execute(_LOG.replace(" FROM", ", digest FROM")):
-        yield _log(row[:-1]), row[-1]
 
 
 def orphans(connection: sqlite3.Connection, limit: int) -> Iterator[Orphan]:
@@ -161,36 +112,8 @@ def figures(connection: sqlite3.Connection, name: str, since: str, until: str) -
     ]
 
 
-def _alias(connection: sqlite3.Connection, otel_id: str) -> list[str]:
-    found = connection.execute("SELECT trace_id FROM trace_aliases WHERE otel_trace_id = ?", (otel_id,)).fetchone()
-    return [found[0]] if found and otel_trace_id(found[0]) == otel_id else []
-
-
-def _beginning(connection: sqlite3.Connection, start: str) -> list[str]:
-    """The one trace whose id begins so; none where there are several, or where too little is given."""
-    if len(start) < MIN_BEGINNING:
-        return []
-    found = connection.execute(
-        "SELECT DISTINCT trace_id FROM events WHERE trace_id >= ? AND trace_id < ? LIMIT 2",
-        (start, start + "\U0010ffff"),
-    ).fetchall()
-    return [found[0][0]] if len(found) == 1 else []
-
-
 def _event(row: tuple[Any, ...]) -> Event:
     return Event(**dict(zip(_EVENT_FIELDS, row, strict=True)))
-
-
-def _span(row: tuple[Any, ...]) -> Span:
-    return Span(**{**dict(zip(_SPAN_FIELDS, row, strict=True)), "body": unpack(row[7])})
-
-
-def _log(row: tuple[Any, ...]) -> LogRecord:
-    trace_id, span_id, ts, severity, resource, body, seq = row
-    said = (unpack(resource), unpack(body))
-    return LogRecord(
-        trace_id=trace_id, span_id=span_id, ts=ts, severity=severity, resource=said[0], body=said[1], seq=seq
-    )
 
 
 def _orphan(row: tuple[Any, ...]) -> Orphan:

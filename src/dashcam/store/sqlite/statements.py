@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 ROWS = 200  # a statement; SQLite takes 32,766 variables
@@ -27,3 +28,16 @@ def chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
 def marks(values: Sequence[object]) -> str:
     """A place for each value."""
     return ",".join("?" * len(values))
+
+
+@contextmanager
+def one_moment(connection: sqlite3.Connection) -> Iterator[None]:
+    """All that is read within is of one moment."""
+    ours = not connection.in_transaction
+    if ours:
+        connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if ours:
+            connection.execute("COMMIT")  # nothing was written, and others may still be reading

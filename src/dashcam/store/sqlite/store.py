@@ -13,6 +13,7 @@ from typing import Self
 from dashcam.contracts.call import ModelCall
 from dashcam.contracts.chat import ChatMessage, ChatPart, ChatSession
 from dashcam.contracts.event import Event, Orphan
+from dashcam.contracts.score import Score
 from dashcam.contracts.span import LogRecord, Span
 from dashcam.errors import RecordRefused, StoreError, UnreadableInput
 from dashcam.store.base import (
@@ -21,23 +22,29 @@ from dashcam.store.base import (
     Changes,
     EventFilter,
     Figure,
+    Lag,
+    Piece,
     Projection,
+    Prompt,
     Retained,
     Retention,
     SearchHit,
     SessionFilter,
     SessionSummary,
     Source,
+    TraceFilter,
     TraceSummary,
     Unprojected,
 )
-from dashcam.store.sqlite import chat_read, contents, projections, read, search
+from dashcam.store.sqlite import backlog, chat_read, contents, projected_read, read, search, spans, traces
 from dashcam.store.sqlite.audit import verify
+from dashcam.store.sqlite.backlog import Backlog
 from dashcam.store.sqlite.chat import ChatWriter
-from dashcam.store.sqlite.connection import WriterLock, open_reader, open_writer
+from dashcam.store.sqlite.connection import Turns, WriterLock, open_reader, open_writer
 from dashcam.store.sqlite.contexts import ContextReader, ContextWriter
 from dashcam.store.sqlite.guard import guarded
 from dashcam.store.sqlite.log import LogWriter
+from dashcam.store.sqlite.projections import forget, replace, still_in_log
 from dashcam.store.sqlite.retain import retain
 
 
@@ -60,10 +67,13 @@ class SqliteReader:
         return read.events(self._connection, wanted)
 
     def traces(self, session_id: str) -> list[TraceSummary]:
-        return read.traces(self._connection, session_id)
+        return traces.traces(self._connection, session_id)
+
+    def trace_list(self, wanted: TraceFilter) -> list[TraceSummary]:
+        return traces.trace_list(self._connection, wanted)
 
     def trace(self, trace_id: str) -> TraceSummary:
-        return read.trace(self._connection, trace_id, str(self.path))
+        return traces.trace(self._connection, trace_id, str(self.path))
 
     def sessions(self, wanted: SessionFilter) -> list[SessionSummary]:
         return chat_read.sessions(self._connection, wanted)
@@ -84,10 +94,31 @@ class SqliteReader:
         return search.search(self._connection, words, session_id, limit)
 
     def spans(self, trace_id: str) -> list[Span]:
-        return read.spans(self._connection, trace_id)
+        return spans.spans(self._connection, trace_id)
 
     def logs(self, trace_id: str) -> list[LogRecord]:
-        return read.logs(self._connection, trace_id)
+        return spans.logs(self._connection, trace_id)
+
+    def scores(self, *, session_id: str | None = None, trace_id: str | None = None) -> list[Score]:
+        return projected_read.scores(self._connection, session_id, trace_id)
+
+    def prompts(self, *, limit: int = 100, after: str = "") -> list[Prompt]:
+        return projected_read.prompts(self._connection, limit, after)
+
+    def session_by(self) -> dict[str, int]:
+        return projected_read.session_by(self._connection)
+
+    def told_before(self, session_id: str, before: tuple[int, str]) -> dict[bytes, int]:
+        return projected_read.told_before(self._connection, session_id, before)
+
+    def traces_ending(self, digest: bytes) -> list[Piece]:
+        return projected_read.traces_ending(self._connection, digest)
+
+    def is_recorded(self, session_id: str) -> bool:
+        return projected_read.is_recorded(self._connection, session_id)
+
+    def lag(self) -> Lag:
+        return backlog.lag(self._connection)
 
     def orphans(self, *, limit: int = 100) -> Iterator[Orphan]:
         return read.orphans(self._connection, limit)
@@ -150,10 +181,14 @@ class SqliteReader:
 
 @guarded
 class SqliteStore(SqliteReader):
-    """Writes a store. Holds its lock from opening to closing, so there is never a second one."""
+    """Writes a store. Holds its lock from opening to closing, so there is never a second one.
+
+    With a lock that another process holds (BorrowedLock) it writes projections beside that one, and appends nothing.
+    """
 
     def __init__(self, path: Path, *, lock: WriterLock | None = None) -> None:
         self._lock = lock or WriterLock(path.parent).__enter__()
+        self._turns = Turns(path.parent, shared=not self._lock.is_ours)
         try:
             super().__init__(path)
             try:
@@ -163,20 +198,35 @@ class SqliteStore(SqliteReader):
                 raise
             self._contexts = ContextWriter(self._connection)
             self._chat = ChatWriter(self._connection)
+            self._backlog = Backlog(self._connection)
         except BaseException:
+            self._turns.close()
             self._lock.release()
             raise
 
     def _open(self) -> sqlite3.Connection:
-        return open_writer(self.path)
+        connection = open_writer(self.path)
+        if not self._lock.is_ours:
+            # What is derived can be derived again: no commit of it holds up the log for the sake of the disk.
+            connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """All or nothing. COMMIT returns when it is on the disk."""
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._turns.take()
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            with self._undone_on_error():
+                yield
+                self._connection.execute("COMMIT")
+        finally:
+            self._turns.give()
+
+    @contextmanager
+    def _undone_on_error(self) -> Iterator[None]:
         try:
             yield
-            self._connection.execute("COMMIT")
         except BaseException as error:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -192,6 +242,8 @@ class SqliteStore(SqliteReader):
 
     def append(self, batch: Batch) -> Ack:
         """Write the batch in one transaction; a repeated batch adds nothing."""
+        if not self._lock.is_ours:
+            raise StoreError(f"{self.path} is open for projecting only. Append where its lock is held.")
         with self._transaction():
             contents.put_contents(self._connection, batch.contents)
             now = time.time_ns() // 1_000_000
@@ -211,24 +263,32 @@ class SqliteStore(SqliteReader):
         return Ack(self._log.seq, new)
 
     def unprojected(self, *, limit: int = 100) -> Unprojected:
-        return projections.unprojected(self._connection, limit)
+        return self._backlog.page(limit)
 
-    def replace(self, replaced: Mapping[str, Projection], *, cursor: str) -> None:
+    def replace(self, projections: Mapping[str, Projection], *, cursor: str) -> None:
         """Replace all that was derived from these traces, and remember how far the log is projected."""
+        if not projections and not self._backlog.is_beyond(cursor):
+            return
         with self._transaction():
-            projections.replace(self._connection, replaced)
-            projections.set_cursor(self._connection, cursor)
+            self._backlog.settle(projections, cursor)
+            replace(self._connection, still_in_log(self._connection, projections))
+        self._backlog.note(projections, cursor)
 
     def forget_projections(self) -> None:
         with self._transaction():
-            projections.forget(self._connection)
+            forget(self._connection)
+        self._backlog = Backlog(self._connection)
 
     def retain(self, policy: Retention) -> Retained:
         """Remove what the policy lets go of, a chunk a transaction: sound wherever it is interrupted."""
-        return retain(self._connection, self._transaction, policy)
+        try:
+            return retain(self._connection, self._transaction, policy)
+        finally:
+            self._log.forget()  # a scope that it remembers may be gone
 
     def close(self) -> None:
         super().close()
+        self._turns.close()
         self._lock.release()
 
 

@@ -1,4 +1,4 @@
-"""Garbage collection: what no model call and no message leads to any more goes.
+"""Garbage collection: what no model call, no message and no span leads to any more goes.
 
 Runs inside the transaction that the caller holds. Which digests stay is kept in temporary tables, so
 that a large store doesn't have to fit into memory.
@@ -13,6 +13,7 @@ import msgspec
 
 from dashcam.contracts.content import Link, link
 from dashcam.store.sqlite.contexts import Row, Walk, columns_of, hook, shortest, split
+from dashcam.store.sqlite.spans import remove_packs
 
 ROWS = 2000  # a statement
 
@@ -21,6 +22,7 @@ ROWS = 2000  # a statement
 CONTEXT_REFERRERS = (
     "SELECT lower(context_digest) FROM model_calls WHERE context_digest IS NOT NULL",
     "SELECT lower(context) FROM temp.named_by_events WHERE context IS NOT NULL",
+    "SELECT lower(context) FROM temp.named_by_refs WHERE context IS NOT NULL",
 )
 # Beside contexts, whose rows pack many digests into one value.
 CONTENT_REFERRERS = (
@@ -28,7 +30,8 @@ CONTENT_REFERRERS = (
     "SELECT lower(output_digest) FROM model_calls WHERE output_digest IS NOT NULL "
     "UNION SELECT lower(envelope_digest) FROM model_calls WHERE envelope_digest IS NOT NULL "
     "UNION SELECT lower(output) FROM temp.named_by_events WHERE output IS NOT NULL "
-    "UNION SELECT lower(envelope) FROM temp.named_by_events WHERE envelope IS NOT NULL)",
+    "UNION SELECT lower(envelope) FROM temp.named_by_events WHERE envelope IS NOT NULL "
+    "UNION SELECT lower(content) FROM temp.named_by_refs WHERE content IS NOT NULL)",
 )
 # A message's metadata may have been edited by hand; a NULL is ignored where it is kept.
 _NAMED_BY_MESSAGES = (
@@ -55,6 +58,13 @@ SELECT DISTINCT json_extract(fields, '$.context_digest') AS context,
   json_extract(fields, '$.envelope_digest') AS envelope
 FROM events WHERE operation IN ('model_call', 'model_request') AND (instr(fields, '_digest') OR instr(fields, '\\u')) AND json_valid(fields)
 """
+# What stands in the place of the large values of spans and log records.
+_NAMED_BY_REFS = "CREATE TEMP TABLE named_by_refs AS " + " UNION ".join(
+    f"SELECT r.value ->> '$.content' AS content, r.value ->> '$.context' AS context FROM {table} AS t, "
+    "json_each(CASE WHEN json_valid(t.refs) THEN t.refs ELSE '[]' END) AS r WHERE t.refs IS NOT NULL"
+    for table in ("spans", "logs")
+)
+_SCOPES = "DELETE FROM scopes WHERE id NOT IN (SELECT scope_id FROM spans UNION SELECT scope_id FROM logs)"
 
 _LINK = "parent = ?, head = ?, tail = ?, appended = ?, middle = ?, since = ?"
 _LIVE = "SELECT digest FROM contexts WHERE lower(hex(digest)) IN (SELECT digest FROM temp.kept_hex)"
@@ -84,15 +94,16 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sweep(connection: sqlite3.Connection, content_referrers: Sequence[str] = CONTENT_REFERRERS) -> Swept:
-    """Remove every context, content, prompt and catalog that nothing names; return how many.
+    """Remove every context, content, prompt, catalog and scope that nothing names; return how many.
 
     Only for a store whose projections are up to date: before a trace is projected, nothing names
     what its calls were sent.
     """
     # A context may go before the dead ones that hang on it; all is well again by the commit.
     connection.execute("PRAGMA defer_foreign_keys = ON")
-    connection.execute("DROP TABLE IF EXISTS temp.named_by_events")
-    connection.execute(_NAMED_BY_EVENTS)
+    for name, query in (("named_by_events", _NAMED_BY_EVENTS), ("named_by_refs", _NAMED_BY_REFS)):
+        connection.execute(f"DROP TABLE IF EXISTS temp.{name}")
+        connection.execute(query)
     _keep(connection, "kept_hex", CONTEXT_REFERRERS)
     _keep(connection, "kept_contexts", (_LIVE,))
     _relink(connection)
@@ -104,8 +115,10 @@ def sweep(connection: sqlite3.Connection, content_referrers: Sequence[str] = CON
     prompts = _remove(connection, "system_prompts", "kept_prompts")
     _keep(connection, "kept_catalogs", CATALOG_REFERRERS)
     catalogs = _remove(connection, "tool_catalogs", "kept_catalogs")
-    connection.execute("DROP TABLE temp.kept_hex")
-    connection.execute("DROP TABLE temp.named_by_events")
+    connection.execute(_SCOPES)
+    remove_packs(connection, 0, 2**63 - 1)
+    for name in ("kept_hex", "named_by_events", "named_by_refs"):
+        connection.execute(f"DROP TABLE temp.{name}")
     return Swept(contexts=contexts, contents=contents, prompts=prompts, catalogs=catalogs)
 
 

@@ -17,8 +17,8 @@ _WRONG_TRACES = (
     "SELECT DISTINCT session_id FROM "
     "(SELECT * FROM ({counted} EXCEPT {kept}) UNION ALL SELECT * FROM ({kept} EXCEPT {counted}))"
 ).format(
-    counted="SELECT session_id, trace_id, kind, count(*) FROM events GROUP BY 1, 2, 3",
-    kept="SELECT session_id, trace_id, kind, events FROM session_traces",
+    counted=facts.COUNTED,
+    kept="SELECT session_id, trace_id, kind, events, first_ts, last_ts FROM session_traces",
 )
 _NAMED = (
     "SELECT m.id, m.named FROM (SELECT id, "

@@ -1,0 +1,1 @@
+"""OpenTelemetry in: requests into spans and log records, spans into what an agent did. Pure."""

@@ -1,0 +1,1 @@
+"""The server: real clients in, answers out."""
