@@ -30,6 +30,7 @@ CONVERSATIONS = {
     "traceloop-anthropic": ([*WHOLE, *ONCE_MORE], 3),
     "vercel-ai-sdk-5-protobuf": ([*PLAIN, *PLAIN], 4),
     "otel-genai-openai-responses": (APART, 2),
+    "otel-openai-v2-legacy-events": ([*APART, *ONCE_MORE], 3),
     "otel-openai-v2-latest-span": ([*APART, *ONCE_MORE], 3),
     "otel-openai-v2-latest-both": ([*APART, *ONCE_MORE], 3),
     "codex-native": ([QUESTION, ("assistant", ["tool-exec_command output-available"])], 2),
@@ -51,3 +52,16 @@ def test_runs_of_the_seventh_ai_sdk_are_sessions_of_their_own(store: SqliteStore
     send(store, "vercel-ai-sdk-7")
     sessions = list(store.sessions(SessionFilter()))
     assert [conversation(store, session.session_id) for session in sessions] == [WHOLE, WHOLE]
+
+
+def test_a_request_that_the_client_tells_of_too_is_one_call(store: SqliteStore) -> None:
+    """Anthropic's SDK tells of each request inside the span that has the words; of a stream in a trace of its own."""
+    send(store, "openinference-anthropic")
+    first = [QUESTION, ("assistant", [THOUGHT, PLAN]), ("assistant", [RAN, ANSWER])]
+    assert conversation(store, "weather-session-1") == [*first, *ONCE_MORE]
+    calls = store.model_calls(session_id="weather-session-1")
+    assert [(call.response_id, call.output_tokens) for call in calls] == [
+        ("msg_0002", 27),
+        ("msg_0004", 27),
+        ("msg_0006", 27),
+    ]

@@ -10,6 +10,8 @@ from msgspec import Meta
 Id = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0)]
 
+OTLP = "otlp"  # the `wire` of a call that came as a span: what its context and its output name stands in that span
+
 
 class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
     """One row of `model_calls`, derived from the log.

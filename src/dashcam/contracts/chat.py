@@ -22,6 +22,8 @@ SESSION, MESSAGE, PART = "ses_", "msg_", "prt_"
 TICKS = 4096  # ids that one process can mint in a millisecond without running ahead of the clock
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # in ASCII order: ids sort as text
 _TAIL = 12
+_TAILS = 62**_TAIL
+_PAIRS = [low + high for high in _DIGITS for low in _DIGITS]
 
 # The states of a tool call in AI SDK v6. One that is not among them is kept all the same.
 TOOL_STATES = (
@@ -185,11 +187,13 @@ def derived_id(prefix: str, created_at: int, origin: str, key: str) -> str:
 
 
 def _base62(number: int) -> str:
-    digits = []
-    for _ in range(_TAIL):
-        number, digit = divmod(number, 62)
-        digits.append(_DIGITS[digit])
-    return "".join(digits)
+    """The last digits of a number, the very last first; two at a time, since many ids are made."""
+    number %= _TAILS
+    pairs = []
+    for _ in range(_TAIL // 2):
+        number, pair = divmod(number, 62 * 62)
+        pairs.append(_PAIRS[pair])
+    return "".join(pairs)
 
 
 def object_of(text: str) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from dashcam import __version__
+from dashcam.contracts.call import OTLP
 from dashcam.contracts.event import Event
 from dashcam.contracts.identity import MARKS, is_otel_span_id, is_otel_trace_id, otel_trace_id, root_span_id
 from dashcam.exports.otlp_calls import call_span
 from dashcam.exports.otlp_spans import span_attributes
 from dashcam.exports.otlp_values import attributes, derived_span_id, ns_of, ns_of_iso
 from dashcam.exports.selection import chat_session
-from dashcam.record.spanned import OTLP
 from dashcam.store.base import EventFilter, Reader
 
 INTERNAL = 1  # SpanKind

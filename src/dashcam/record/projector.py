@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from dashcam.errors import RecordRefused
 from dashcam.record.trace_rows import EVER
 from dashcam.record.trace_tools import left_open
 from dashcam.record.traces import Judged
-from dashcam.store.base import EventFilter, Projection, Reader, Store
+from dashcam.store.base import Projection, Reader, Store, TraceLog
 
 _COUNTS = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read", "cache_write")
 _NUMBERS = {"cost_usd": "cost_usd", "first_token_ms": "first_token_ms", "duration_ms": "latency_ms"}
@@ -26,7 +26,7 @@ _TEXTS = ("span_id", "message_id", "provider", "wire", "response_id", "stop_reas
     "output_digest",
 )
 UNANSWERED = "no answer was recorded"
-GROUP = 50  # traces that are replaced in one transaction
+GROUP = 25  # traces that are replaced in one transaction, so that who appends waits for about 20 ms at most
 
 Refused = Callable[[str, RecordRefused], None]
 
@@ -45,44 +45,51 @@ def project_some(store: Store, *, group: int = GROUP, refused: Refused | None = 
     A trace that the store refuses to hold is told to `refused` and stays without a session; its log is complete.
     """
     page = store.unprojected(limit=group)
-    judged = {trace_id: judge(store, trace_id) for trace_id in page.trace_ids}
-    _replace(store, {trace_id: each.projection for trace_id, each in judged.items()}, page.cursor, refused)
-    others = {other for each in judged.values() for other in each.others}
-    for session_id, tools in (closed for each in judged.values() for closed in each.closed.items()):
-        others |= left_open(tools, store.told_before(session_id, EVER))
-    if others:
-        _replace(store, {trace_id: project(store, trace_id) for trace_id in sorted(others)}, page.cursor, refused)
+    judged = judge_all(store, page.trace_ids)
+    replace(store, judged, page.cursor, refused)
+    if others := concerned(store, judged.values()):
+        replace(store, judge_all(store, sorted(others)), page.cursor, refused)
     return len(page.trace_ids)
 
 
-def _replace(store: Store, projections: dict[str, Projection], cursor: str, refused: Refused | None) -> None:
+def judge_all(store: Reader, trace_ids: Sequence[str]) -> dict[str, Judged]:
+    """Everything that follows from the logs of these traces, and the traces that each concerns."""
+    return {trace_id: judge(store, trace_id, log) for trace_id, log in store.trace_logs(trace_ids).items()}
+
+
+def concerned(store: Reader, judged: Iterable[Judged]) -> set[str]:
+    """The traces that are to be projected again because of these."""
+    others: set[str] = set()
+    for each in judged:
+        others |= each.others
+        for session_id, tools in each.closed.items():
+            others |= left_open(tools, store.told_before(session_id, EVER))
+    return others
+
+
+def replace(store: Store, judged: dict[str, Judged], cursor: str, refused: Refused | None) -> None:
+    """Put what follows from these traces in the place of what did."""
     try:
-        store.replace(projections, cursor=cursor)
+        store.replace({trace_id: each.projection for trace_id, each in judged.items()}, cursor=cursor)
     except RecordRefused as error:
-        if len(projections) > 1:
-            for trace_id, projection in projections.items():
-                _replace(store, {trace_id: projection}, cursor, refused)
+        if len(judged) > 1:
+            for trace_id, each in judged.items():
+                replace(store, {trace_id: each}, cursor, refused)
             return
-        (trace_id,) = projections
+        (trace_id,) = judged
         store.replace({trace_id: Projection()}, cursor=cursor)
         if refused is not None:
             refused(trace_id, error)
 
 
-def project(store: Reader, trace_id: str) -> Projection:
+def judge(store: Reader, trace_id: str, log: TraceLog) -> Judged:
     """Everything that follows from the log of one trace."""
-    return judge(store, trace_id).projection
-
-
-def judge(store: Reader, trace_id: str) -> Judged:
-    """The same, with the traces that are to be projected again because of it."""
-    calls = calls_of_events(store.events(EventFilter(trace_id=trace_id)))
-    spans, logs = store.spans(trace_id), store.logs(trace_id)
-    if not spans and not logs:
+    calls = calls_of_events(log.calls)
+    if not log.spans and not log.logs:
         return Judged(Projection(model_calls=calls))
     from dashcam.record.trace_readings import judge_spans  # brings OpenTelemetry's messages along
 
-    judged = judge_spans(store, trace_id, spans, logs)
+    judged = judge_spans(store, trace_id, log.spans, log.logs)
     if not calls:
         return judged
     whole = msgspec.structs.replace(judged.projection, model_calls=[*calls, *judged.projection.model_calls])

@@ -10,13 +10,12 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
 
-from dashcam.contracts.call import ModelCall
+from dashcam.contracts.call import OTLP, ModelCall
 from dashcam.contracts.content import context_digest, digest_of
 from dashcam.dialects.otlp.reading import Reading
 from dashcam.errors import ContentNotFound
 from dashcam.store.sqlite.store import SqliteReader
 
-OTLP = "otlp"  # the `wire` of such calls
 CALLS = 20_000  # whose spans are remembered
 TRACES = 8  # whose bodies are
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from dashcam.contracts.call import ModelCall
+from dashcam.contracts.call import OTLP, ModelCall
 from dashcam.contracts.chat import USAGE, Usage
 from dashcam.dialects.otlp.reading import SpanView
 from dashcam.record.prices import cost_of
-from dashcam.record.spanned import OTLP, answer_of, context_of
+from dashcam.record.spanned import answer_of, context_of
 from dashcam.record.trace_steps import Step
 from dashcam.record.trace_threads import Call, digest_of_text, json_text
 

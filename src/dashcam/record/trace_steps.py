@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
@@ -86,7 +87,7 @@ def steps_of(
 
 def told_once(steps: Iterable[Step]) -> list[Step]:
     """The model calls that count, and what was said outside of them: one step each, with all that is told of it."""
-    told = [step for step in steps if step.kind == "said" or (step.kind == "model" and not step.has_model_below)]
+    told = _with_words([s for s in steps if s.kind == "said" or (s.kind == "model" and not s.has_model_below)])
     rest: list[Step] = []
     for step in told:
         above = step.above
@@ -134,6 +135,30 @@ def filled(reading: Reading, other: Reading) -> Reading:
     if reading.metadata and other.metadata:
         new["metadata"] = {**other.metadata, **reading.metadata}
     return msgspec.structs.replace(reading, **new) if new else reading
+
+
+def _with_words(told: list[Step]) -> list[Step]:
+    """The same; but a call without words gives way to the one around it that has them and nothing else below.
+
+    So two instrumentations tell of one request: one around the other.
+    """
+    around = [None if step.is_log or step.kind != "model" else _model_above(step) for step in told]
+    below = Counter(step.key for step in around if step is not None)
+    found: list[Step] = []
+    for step, outer in zip(told, around, strict=True):
+        is_same = outer is not None and below[outer.key] == 1 and outer.tells_messages and not step.tells_messages
+        if outer is not None and is_same and _agree(outer, step):
+            outer.reading = filled(outer.reading, step.reading)
+            step = outer
+        found.append(step)
+    return found
+
+
+def _model_above(step: Step) -> Step | None:
+    above = step.above
+    while above is not None and above.kind != "model":
+        above = above.above
+    return above
 
 
 def _details(usage: Usage) -> int:

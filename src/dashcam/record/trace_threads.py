@@ -108,7 +108,8 @@ def digest_of_conversation(messages: Iterable[Said], numbers: Numbers) -> bytes 
     """A hash over who said what and which tools were called with what; None where that tells nobody apart.
 
     Messages of one speaker in a row are one: senders cut them differently. Results of tools are left out, which
-    some shorten when they repeat them.
+    some shorten when they repeat them; so is what was said before and with calls whose ids tell them apart, which
+    some don't repeat.
     """
     runs: list[tuple[str, list[str], list[Any]]] = []
     for said in messages:
@@ -117,7 +118,10 @@ def digest_of_conversation(messages: Iterable[Said], numbers: Numbers) -> bytes 
             continue
         if not runs or runs[-1][0] != role:
             runs.append((role, [], []))
-        runs[-1][1].append(text)
+        if any(call_id for _, _, call_id in called):
+            runs[-1][1].clear()
+        else:
+            runs[-1][1].append(text)
         runs[-1][2].extend(called)
     told = [(role, "".join(texts).strip(), called) for role, texts, called in runs]
     if not any(role == "user" and text for role, text, _ in told) or not (told[-1][1] or told[-1][2]):

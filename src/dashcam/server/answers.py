@@ -45,19 +45,27 @@ def problem_of(error: BaseException, where: str = "") -> Problem:
         headers = {} if retry is None else {"Retry-After": str(retry)}
         return Problem(error.status, str(error), {**headers, **getattr(error, "headers", {})})
     if isinstance(error, HTTPException):
-        detail = error.detail or HTTPStatus(error.status_code).phrase
-        if error.status_code == 404:
-            detail = "There is nothing at this address. See /docs for what there is."
-        return Problem(error.status_code, detail, dict(error.headers or {}))
+        return Problem(error.status_code, _said(error), dict(error.headers or {}))
     tell("request failed", logging.ERROR, error=error, route=where)
     return Problem(500, f"This should not have happened ({type(error).__name__}). The server's log says more.")
+
+
+def _said(error: HTTPException) -> str:
+    match error.status_code, error.extra:
+        case 404, _:
+            return "There is nothing at this address. See /docs for what there is."
+        case 405, _:
+            return "This is not done at this address. The header Allow names what is, /docs what for."
+        case 400, [*faults]:  # one for each parameter, or field of a body, that is not what it should be
+            told = (f"{fault.get('key') or 'the body'}: {fault.get('message')}" for fault in map(dict, faults))
+            return f"This can't be used as it is. {'; '.join(told)}. See /docs."[:2000]
+    return error.detail or HTTPStatus(error.status_code).phrase
 
 
 def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Any error as JSON with one field, `error`: the form of the API, and of docs/wire.md."""
     problem = problem_of(error, request.url.path)
-    extra = getattr(error, "extra", None) if problem.status == 400 else None
-    body = msgspec.json.encode({"error": problem.message, **({"extra": extra} if extra else {})}, enc_hook=str)
+    body = msgspec.json.encode({"error": problem.message.encode(errors="replace").decode()})
     return Response(body, status_code=problem.status, headers=problem.headers, media_type="application/json")
 
 

@@ -46,8 +46,10 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        head = scope["method"] == "HEAD"
+        scope = {**scope, "method": "GET" if head else scope["method"]}
         keep_slashes(scope)
-        passage = _Passage(self, scope, receive, send)
+        passage = _Passage(self, scope, receive, send, head=head)
         if self._open >= self._limits.requests:
             await passage.refuse(
                 TooBusy(
@@ -76,8 +78,9 @@ class Gate:
 class _Passage:
     """One request on its way in, and its answer on the way out."""
 
-    def __init__(self, gate: Gate, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, gate: Gate, scope: Scope, receive: Receive, send: Send, *, head: bool) -> None:
         self._gate, self._scope, self._receive, self._send = gate, scope, receive, send
+        self._head = head  # what GET answers, without its body
         self._read = self._has_left = False
         self._expects = any(name == b"expect" for name, _ in scope["headers"])
         self.status = 0
@@ -98,7 +101,11 @@ class _Passage:
                 self.leave()  # a stream stays for hours, and asks for next to nothing
             missing = [(name, value) for name, value in _HEADERS.items() if name not in headers]
             message = {**message, "headers": [*message["headers"], *missing]}
-        await self._send(message)
+            await self._send(message)
+            if self._head:  # at once, since a stream would never come to its end
+                await self._send({"type": "http.response.body", "body": b""})
+        elif not self._head:
+            await self._send(message)
 
     async def refuse(self, error: TooBusy) -> None:
         """Answer in a form that both OTLP and our own clients read."""

@@ -7,6 +7,7 @@ come stands in the store.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -16,15 +17,16 @@ import threading
 import time
 from pathlib import Path
 
-from dashcam.record.projector import project_some
+from dashcam.errors import RecordRefused
+from dashcam.record.pipeline import Pipeline
 from dashcam.sdk.settings import settings_from
 from dashcam.server.logs import form, set_up, tell
 from dashcam.server.metrics import Metrics
 from dashcam.store.sqlite.connection import WriterLock
-from dashcam.store.sqlite.store import SqliteStore
+from dashcam.store.sqlite.store import SqliteReader, SqliteStore
 
-IDLE = 0.1  # seconds between two looks where nothing is new
-PAUSE = 0.4  # seconds between two passes: so often a trace that still grows is projected
+IDLE = 0.02  # seconds between two passes, at least
+PAUSE = 0.25  # seconds from one pass to the next: so often at most is a trace that still grows projected
 TURN = 1.0  # seconds after which it is the next project's turn
 AFTER_FAILURE = 2.0  # seconds
 NICE = 19  # who sends has the first claim on the processor; what is left over is plenty at any rate it can sustain
@@ -131,44 +133,66 @@ class Orders:
             os._exit(1)  # the server is dead, its lock gone: not one more write
 
 
+class _Desk:
+    """A project that is being projected."""
+
+    def __init__(self, data: Path, name: str) -> None:
+        settings = settings_from({}, data=data, project=name)
+        self.store = SqliteStore(settings.store, lock=WriterLock(settings.folder))  # the server holds it
+        self.reader = SqliteReader(settings.store)
+        self.pipeline = Pipeline(self.store, self.reader, self._refused)
+
+    def project(self, stop: threading.Event) -> int:
+        """How many traces were projected: up to where the log is now, since what still grows comes again, and for a
+        turn at most, since there are other projects."""
+        done, newest, until = 0, self.store.lag().seq, time.monotonic() + TURN
+        while not stop.is_set() and (found := self.pipeline.project_some()):
+            done += found
+            if self.store.lag().projected >= newest or time.monotonic() > until:
+                break
+        return done
+
+    def close(self) -> None:
+        self.pipeline.close()
+        self.reader.close()
+        self.store.close()
+
+    def _refused(self, trace_id: str, error: RecordRefused) -> None:
+        tell("trace without a session", logging.ERROR, error=error, trace_id=trace_id)
+
+
 def main(data: Path) -> None:
     """Project all that is new in all projects, until told to stop."""
     for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to us, too; the server says when
         signal.signal(number, signal.SIG_IGN)
     os.nice(NICE)
+    # Rows by the thousand and hardly a circle among them: to look for circles as often as Python does costs a tenth.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
     orders = Orders()
-    stores: dict[str, SqliteStore] = {}
+    desks: dict[str, _Desk] = {}
     try:
         while not orders.stop.is_set():
-            done = sum(_project(data, name, stores, orders.stop) for name in list(orders.projects))
-            orders.stop.wait(PAUSE if done else IDLE)
+            began = time.monotonic()
+            for name in list(orders.projects):
+                _project(data, name, desks, orders.stop)
+            orders.stop.wait(max(IDLE, PAUSE - (time.monotonic() - began)))
     finally:
-        for store in stores.values():
-            store.close()
+        for desk in desks.values():
+            desk.close()
 
 
-def _project(data: Path, name: str, stores: dict[str, SqliteStore], stop: threading.Event) -> int:
-    """How many traces of a project were projected. What goes wrong with one project is told, and tried again.
-
-    Up to where its log is now: what still grows is projected again in the next pass, and not all the time.
-    """
+def _project(data: Path, name: str, desks: dict[str, _Desk], stop: threading.Event) -> None:
+    """Project what is new in a project. What goes wrong with one is told, and tried again."""
     try:
-        if name not in stores:
-            settings = settings_from({}, data=data, project=name)
-            stores[name] = SqliteStore(settings.store, lock=WriterLock(settings.folder))  # the server holds it
-        store, done = stores[name], 0
-        newest, until = store.lag().seq, time.monotonic() + TURN
-        while not stop.is_set() and (found := project_some(store)):
-            done += found
-            if store.lag().projected >= newest or time.monotonic() > until:
-                break
-        return done
+        if name not in desks:
+            desks[name] = _Desk(data, name)
+        desks[name].project(stop)
     except Exception as error:
         tell("not projected", logging.ERROR, error=error, project=name)
-        if name in stores:
-            stores.pop(name).close()
+        if name in desks:
+            desks.pop(name).close()
         stop.wait(AFTER_FAILURE)
-        return 0
 
 
 if __name__ == "__main__":

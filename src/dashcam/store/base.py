@@ -120,10 +120,11 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unprojected(msgspec.Struct, frozen=True):
-    """Traces whose log grew since they were last projected, and the cursor once they have been."""
+    """Traces whose log grew since they were last projected, the cursor once they have been, and until they have."""
 
     trace_ids: list[str]
     cursor: str
+    since: str = "0"
 
 
 class Lag(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +132,14 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
 
     seq: int
     projected: int
+
+
+class TraceLog(msgspec.Struct):
+    """The log of one trace, as far as something is derived from it."""
+
+    calls: list[Event] = []  # events that tell of model calls, in the order of their steps
+    spans: list[Span] = []
+    logs: list[LogRecord] = []
 
 
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,6 +291,7 @@ class Reader(Protocol):
     def search(self, words: str, *, session_id: str | None = None, limit: int = 50) -> list[SearchHit]: ...
     def spans(self, trace_id: str) -> list[Span]: ...
     def logs(self, trace_id: str) -> list[LogRecord]: ...
+    def trace_logs(self, trace_ids: Sequence[str]) -> dict[str, TraceLog]: ...
     def scores(self, *, session_id: str | None = None, trace_id: str | None = None) -> list[Score]: ...
     def prompts(self, *, limit: int = 100, after: str = "") -> list[Prompt]: ...
     def session_by(self) -> dict[str, int]: ...

@@ -7,6 +7,7 @@ LangChain: told apart part by part (`parts.py`), because senders mix them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -36,6 +37,7 @@ _CLASSES |= {"ToolMessage": "tool", "FunctionMessage": "function"}
 _CONTENT = frozenset(("content", "parts", "tool_calls", "function_call", "refusal", "reasoning_content"))
 _AROUND = frozenset(("role", "type", "name", "id", "tool_call_id", "index", "finish_reason", "status"))
 _PLAIN = frozenset(("role", "parts", "name", "finish_reason"))
+_REMEMBERED = 4096  # bytes of a message; longer ones are read each time
 _LISTS = ("messages", "contents")  # where a whole request holds its messages
 
 
@@ -47,6 +49,8 @@ def conversation(value: Any, role: Role = "user") -> tuple[Said, ...] | None:
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     raw = value.encode("utf-8", "replace") if isinstance(value, str) else None
+    if raw is not None and raw.startswith(b"[{") and (pieces := slices_of(raw)) is not None:
+        return tuple(_remembered(piece, role) for piece in pieces if piece.strip() != b"null") or None
     decoded = json_of(value) if raw is not None else value
     if not isinstance(decoded, dict | list):
         return (said(None, value, role),) if isinstance(value, str) and value.strip() else None
@@ -62,6 +66,22 @@ def conversation(value: Any, role: Role = "user") -> tuple[Said, ...] | None:
         slices = [None] * len(decoded)
     told = zip(slices, decoded, strict=True)
     return tuple(said(piece, message, role) for piece, message in told if message is not None) or None
+
+
+def _remembered(piece: bytes, role: Role) -> Said:
+    """A message of a list. An agent sends its history again with every call: most were read before.
+
+    Each caller gets parts of its own, since who puts turns together tells them apart by what they are.
+    """
+    if len(piece) > _REMEMBERED:
+        return said(piece, json_of(piece.decode()), role)
+    known = _read_before(piece, role)
+    return Said(role=known.role, parts=tuple(map(dict, known.parts)), raw=piece)
+
+
+@lru_cache(maxsize=4096)
+def _read_before(piece: bytes, role: Role) -> Said:
+    return said(piece, json_of(piece.decode()), role)
 
 
 def said(raw: bytes | None, message: Any, default_role: Role) -> Said:

@@ -27,14 +27,31 @@ from dashcam.dialects.otlp.values import session_of
 # Programs that tell their own doings: what they call a plain span is one, whatever names stand on it besides.
 _NATIVE = (claude_code, codex, gemini_cli)
 # Who speaks of its own matters first: most put OpenTelemetry's names beside their own, with less in them.
-_DIALECTS = (*_NATIVE, langfuse, openinference, vercel, traceloop, logfire, genai, genai_events, generic)
+# Beside each, how names begin that only it has something to say about; none where it knows its spans by other signs.
+_ANY: frozenset[str] = frozenset()
+_DIALECTS = (
+    *((native, _ANY) for native in _NATIVE),
+    (langfuse, frozenset(("langfuse",))),
+    (openinference, frozenset(("openinference", "llm"))),
+    (vercel, _ANY),
+    (traceloop, frozenset(("traceloop", "llm", "gen_ai"))),
+    (logfire, _ANY),
+    (genai, frozenset(("gen_ai",))),
+    (genai_events, _ANY),
+    (generic, _ANY),
+)
 _FIRST = tuple(name for name in Reading.__struct_fields__ if name not in ("kind", "dialect", "metadata", "pending"))
 _values = attrgetter(*_FIRST)
 
 
 def read(view: SpanView, logs: Sequence[LogView] = ()) -> Reading:
     """What a span tells, with the log records that belong to it: each thing as the first dialect says that tells it."""
-    readings = {dialect: told for dialect in _DIALECTS if (told := dialect.read(view, logs)) is not None}
+    names = {key.partition(".")[0] for key in view.attributes}
+    readings = {
+        dialect: told
+        for dialect, own in _DIALECTS
+        if (own is _ANY or not own.isdisjoint(names)) and (told := dialect.read(view, logs)) is not None
+    }
     speaker = next((dialect for dialect, told in readings.items() if _names_kind(dialect, told.kind)), generic)
     kind: Kind = readings[speaker].kind or "span"
     merged = _merged(readings.values())

@@ -9,7 +9,7 @@ from litestar import Request, delete, get, post
 
 from dashcam.sdk.catalog import shapes
 from dashcam.server.access import list_projects
-from dashcam.server.api.common import Cursor, Limit, Page, caller_of, counted, store_of
+from dashcam.server.api.common import Cursor, Limit, Page, caller_of, counted, routes, store_of
 from dashcam.store.control import Control, Key, Right
 
 
@@ -121,4 +121,4 @@ def _control(request: Request[Any, Any, Any]) -> Control:
     return control
 
 
-ROUTES: tuple[Any, ...] = (get_status, get_projects, get_vocabulary, list_keys, create_key, revoke_key)
+ROUTES = routes("server", get_status, get_projects, get_vocabulary, list_keys, create_key, revoke_key)

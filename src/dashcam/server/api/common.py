@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Generic, TypeVar
+from itertools import islice
+from typing import Annotated, Any, Generic, TypeVar, cast
 
 import msgspec
-from litestar import Request
+from litestar import Request, Router
 from litestar.params import Parameter
 
-from dashcam.errors import SettingsError
+from dashcam.errors import NotFound, SettingsError
 from dashcam.record.spanned import SpannedReader
 from dashcam.server.access import Caller, Doorman
+from dashcam.server.api.encoding import Told, encode
 from dashcam.store.control import Right
 
 MOST = 1000  # items a page
+FULL = 8 << 20  # bytes after which a page ends before its limit
+_S = TypeVar("_S")
 _T = TypeVar("_T")
 
 Limit = Annotated[int, Parameter(ge=1, le=MOST, description=f"How many items, at most {MOST}.")]
@@ -40,27 +44,50 @@ def caller_of(request: Request[Any, Any, Any], right: Right = "read") -> Caller:
 
 @contextmanager
 def store_of(request: Request[Any, Any, Any]) -> Iterator[SpannedReader]:
-    """The store of the caller's project, for who may read it."""
-    caller = caller_of(request)
-    with request.app.state.server.projects.reader(caller.project) as store:
+    """The store of the caller's project, for who may read it. To ask for a project doesn't make it."""
+    caller, projects = caller_of(request), request.app.state.server.projects
+    if caller.key_id is None and "project" in request.query_params and caller.project not in projects.found():
+        raise NotFound(f"There is no project {caller.project!r} here. See /api/projects for those that there are.")
+    with projects.reader(caller.project) as store:
         yield store
 
 
-def page_of(items: Sequence[_T], limit: int, cursor: str | None) -> Page[_T]:
+def routes(tag: str, *handlers: Any) -> tuple[Router]:
+    """The routes of a noun, each of which may be asked of a project."""
+    said = "The project, where no key says which; a key's own otherwise."
+    project = Parameter(annotation=str | None, required=False, max_length=64, description=said)
+    return (Router("/", route_handlers=handlers, tags=[tag], parameters={"project": project}, response_class=Told),)
+
+
+def keyed(items: Sequence[_S], limit: int, key: Callable[[_S], str], view: Callable[[_S], _T]) -> Page[_T]:
     """A page of a list that was asked for one more than fits, so as to know whether there is a next."""
-    return Page(items=list(items[:limit]), next=cursor if len(items) > limit else None)
+    found, more = _fill(map(view, items), limit)
+    return Page(items=found, next=key(items[len(found) - 1]) if more else None)
 
 
 def counted(items: Iterator[_T], limit: int, cursor: str | None) -> Page[_T]:
     """A page of a list that has no other key than the place in it: the cursor counts what came before."""
+    return counted_as(items, limit, cursor, lambda item: item)
+
+
+def counted_as(items: Iterator[_S], limit: int, cursor: str | None, view: Callable[[_S], _T]) -> Page[_T]:
+    """The same, of a list whose items are looked up only where they are on the page."""
     start = place_of(cursor)
+    found, more = _fill(map(view, islice(items, start, None)), limit)
+    return Page(items=found, next=str(start + len(found)) if more else None)
+
+
+def _fill(items: Iterable[_T], limit: int) -> tuple[list[_T], bool]:
+    """As many as fit, and whether there are more. Encoded one by one: only so it is known how large a page gets."""
     found: list[_T] = []
-    for place, item in enumerate(items):
-        if place >= start + limit:
-            return Page(items=found, next=str(start + limit))
-        if place >= start:
-            found.append(item)
-    return Page(items=found)
+    size = 0
+    for item in items:
+        if len(found) == limit or size > FULL:
+            return found, True
+        encoded = encode(item)
+        size += len(encoded)
+        found.append(cast("_T", msgspec.Raw(encoded)))
+    return found, False
 
 
 def place_of(cursor: str | None) -> int:

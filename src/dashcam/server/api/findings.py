@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -14,7 +16,7 @@ from dashcam.contracts.event import Orphan
 from dashcam.errors import SettingsError
 from dashcam.exports.formats import MEDIA_TYPES, NEED_CHAT, WRITERS
 from dashcam.exports.selection import check_sessions
-from dashcam.server.api.common import Cursor, Limit, Page, Text, counted, page_of, place_of, store_of
+from dashcam.server.api.common import Cursor, Limit, Page, Text, counted, keyed, place_of, routes, store_of
 from dashcam.store.base import Prompt, SearchHit
 from dashcam.views import joinability
 from dashcam.views.joinability import OrphanReport
@@ -59,8 +61,10 @@ def search(
 @get("/orphans", sync_to_thread=True, summary="Records without session, trace or step, the newest first")
 def list_orphans(request: Request[Any, Any, Any], limit: Limit = 50, cursor: Cursor = None) -> Page[OrphanItem]:
     with store_of(request) as store:
-        page = counted(store.orphans(limit=_KEPT), limit, cursor)
-        return Page(items=[_orphan(each) for each in page.items], next=page.next)
+        # By what was there, and not by place: new ones come in at the front.
+        before = place_of(cursor) or sys.maxsize
+        older = (each for each in store.orphans(limit=sys.maxsize) if each.seq < before)
+        return keyed(list(islice(older, limit + 1)), limit, lambda each: str(each.seq), _orphan)
 
 
 @get("/joinability", sync_to_thread=True, summary="How much can't be joined, where it came from, and what that costs")
@@ -73,7 +77,7 @@ def get_joinability(request: Request[Any, Any, Any]) -> OrphanReport:
 def list_prompts(request: Request[Any, Any, Any], limit: Limit = 50, cursor: Cursor = None) -> Page[Prompt]:
     with store_of(request) as store:
         found = store.prompts(limit=limit + 1, after=cursor or "")
-        return page_of(found, limit, found[limit - 1].digest if len(found) >= limit else None)
+        return keyed(found, limit, lambda each: each.digest, lambda each: each)
 
 
 @get("/prompts/{digest:str}", sync_to_thread=True, summary="A system prompt, whole")
@@ -113,4 +117,6 @@ def _orphan(orphan: Orphan) -> OrphanItem:
     )  # fmt: skip
 
 
-ROUTES = (search, list_orphans, get_joinability, list_prompts, get_prompt, get_catalog, export)
+ROUTES = routes(
+    "findings", search, list_orphans, get_joinability, list_prompts, get_prompt, get_catalog, export
+)  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from time import monotonic
 from typing import Annotated, Any
 
 import msgspec
@@ -13,15 +14,33 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from dashcam.contracts.event import Event, Orphan
 from dashcam.contracts.span import LogRecord
-from dashcam.errors import SettingsError
-from dashcam.server.api.common import Text, store_of
+from dashcam.errors import DashcamError
+from dashcam.server.api.common import Text, caller_of, place_of, routes, store_of
+from dashcam.server.api.encoding import encode
+from dashcam.server.logs import tell
 from dashcam.store.base import Reader, Record
 
 PAUSE = 0.3  # seconds between two looks at the log
 QUIET = 15.0  # seconds after which a comment keeps the connection open
 CHUNK = 500  # records a look
 
-_encode = msgspec.json.Encoder().encode
+
+class Pulse:
+    """The newest record of each project, looked up once for all who wait for it, however many they are."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[float, str]] = {}  # by project: when, and the newest id then
+        self._looking: dict[str, asyncio.Lock] = {}
+
+    async def newest(self, request: Request[Any, Any, Any]) -> str:
+        """As of a moment ago. Who may not read is told so."""
+        project = caller_of(request).project
+        async with self._looking.setdefault(project, asyncio.Lock()):
+            when, seq = self._seen.get(project, (0.0, ""))
+            if monotonic() - when >= PAUSE or not seq:
+                seq = await asyncio.to_thread(_newest, request)
+                self._seen[project] = monotonic(), seq
+            return seq
 
 
 class LiveFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,12 +65,11 @@ async def live(
     last_event_id: Annotated[str | None, Parameter(header="Last-Event-ID", max_length=20)] = None,
 ) -> ServerSentEvent:
     wanted = LiveFilter(session_id=session_id, trace_id=trace_id, type=type_, operation=operation)
-    after = _cursor(last_event_id or since)
-    if after is None:
-        after = await asyncio.to_thread(_newest, request)
-    else:
-        await asyncio.to_thread(_newest, request)  # who may not read is told so before the stream begins
-    return ServerSentEvent(_follow(request, wanted, after))
+    given = last_event_id or since
+    start = place_of(given) if given else None
+    # Who may not read is told so before the stream begins. An id that is yet to come is one of another store.
+    newest = await asyncio.to_thread(_newest, request)
+    return ServerSentEvent(_follow(request, wanted, newest if start is None else str(min(start, int(newest)))))
 
 
 async def _follow(
@@ -60,18 +78,26 @@ async def _follow(
     """Record after record; the id of each is where to go on from."""
     silent = 0.0
     server = request.app.state.server
-    while not server.draining:
-        told, cursor = await asyncio.to_thread(_look, request, wanted, after)
-        for seq, kind, document in told:
-            yield ServerSentEventMessage(id=str(seq), event=kind, data=_encode(document).decode())
-        silent = 0.0 if told else silent + PAUSE
-        if silent >= QUIET:
-            silent = 0.0
-            # With the cursor, so that who filters much doesn't have to read it all again.
-            yield ServerSentEventMessage(id=cursor, event="ping", data="{}")
-        if cursor == after:
-            await asyncio.sleep(PAUSE)
-        after = cursor
+    pulse = request.app.state.setdefault("pulse", Pulse())
+    try:
+        while not server.draining:
+            if await pulse.newest(request) == after:
+                told: list[tuple[int, str, Any]] = []
+                cursor = after
+            else:
+                told, cursor = await asyncio.to_thread(_look, request, wanted, after)
+            for seq, kind, document in told:
+                yield ServerSentEventMessage(id=str(seq), event=kind, data=encode(document).decode())
+            silent = 0.0 if told else silent + PAUSE
+            if silent >= QUIET:
+                silent = 0.0
+                # With the cursor, so that who filters much doesn't have to read it all again.
+                yield ServerSentEventMessage(id=cursor, event="ping", data="{}")
+            if cursor == after:
+                await asyncio.sleep(PAUSE)
+            after = cursor
+    except DashcamError as error:  # its key was revoked, the store can't be read: whoever comes back is told
+        tell("live stream ended", error=error)
 
 
 def _look(request: Request[Any, Any, Any], wanted: LiveFilter, after: str) -> tuple[list[tuple[int, str, Any]], str]:
@@ -122,12 +148,4 @@ def _newest(request: Request[Any, Any, Any]) -> str:
         return str(store.lag().seq)
 
 
-def _cursor(given: str | None) -> str | None:
-    if given is None or given == "":
-        return None
-    if not (given.isascii() and given.isdigit()):
-        raise SettingsError(f"{given!r:.40} is no id of this stream. Leave it out to begin from now on.")
-    return given
-
-
-ROUTES = (live,)
+ROUTES = routes("live", live)

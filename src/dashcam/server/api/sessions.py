@@ -12,7 +12,7 @@ from dashcam.contracts.call import ModelCall
 from dashcam.contracts.chat import ChatMessage, ChatPart, ChatSession
 from dashcam.contracts.score import Score
 from dashcam.errors import SessionNotFound, SettingsError
-from dashcam.server.api.common import Cursor, Limit, Page, Text, counted, page_of, store_of
+from dashcam.server.api.common import Cursor, Limit, Page, Text, counted, counted_as, keyed, routes, store_of
 from dashcam.store.base import Reader, SessionFilter, SessionSummary, TraceSummary
 from dashcam.views import context, diff, timeline
 from dashcam.views.context import TurnView
@@ -68,9 +68,7 @@ def list_sessions(
         limit=limit + 1, after=cursor or "",
     )  # fmt: skip
     with store_of(request) as store:
-        found = store.sessions(wanted)
-        page = page_of(found, limit, found[limit - 1].session_id if len(found) >= limit else None)
-        return Page(items=[_session(store, each) for each in page.items], next=page.next)
+        return keyed(store.sessions(wanted), limit, lambda each: each.session_id, lambda each: _session(store, each))
 
 
 @get("/sessions/{session_id:str}", sync_to_thread=True, summary="One session")
@@ -85,8 +83,7 @@ def list_messages(
 ) -> Page[Message]:
     with store_of(request) as store:
         _summary(store, session_id)
-        page = counted(store.chat_messages(session_id), limit, cursor)
-        return Page(items=[_message(store, message) for message in page.items], next=page.next)
+        return counted_as(store.chat_messages(session_id), limit, cursor, lambda message: _message(store, message))
 
 
 @get("/sessions/{session_id:str}/parts", sync_to_thread=True, summary="The parts of its messages, in order")
@@ -183,7 +180,7 @@ def _message(store: Reader, message: ChatMessage) -> Message:
     return Message(**msgspec.structs.asdict(message), parts=parts)
 
 
-ROUTES = (
-    list_sessions, get_session, list_messages, list_parts, list_turns, get_turn, list_calls, list_session_traces,
+ROUTES = routes(
+    "sessions", list_sessions, get_session, list_messages, list_parts, list_turns, get_turn, list_calls, list_session_traces,
     list_timelines, list_scores, get_diff,
 )  # fmt: skip

@@ -7,14 +7,17 @@ from typing import Annotated, Any
 from litestar import Request, get
 from litestar.params import Parameter
 
+from dashcam.contracts.event import Event
 from dashcam.contracts.score import Score
 from dashcam.dialects.otlp.decode import log_view
 from dashcam.dialects.otlp.reading import LogView
-from dashcam.server.api.common import Cursor, Limit, Page, Text, counted, page_of, store_of
-from dashcam.store.base import EventFilter, TraceFilter, TraceSummary
+from dashcam.server.api.common import Cursor, Limit, Page, Text, counted, counted_as, keyed, place_of, routes, store_of
+from dashcam.store.base import EventFilter, Reader, TraceFilter, TraceSummary
 from dashcam.views import timeline, waterfall
 from dashcam.views.waterfall import SpanDetail, SpanRow
 from dashcam.views.when import millis_of
+
+LOOK, MOST_SEEN = 1000, 20_000  # records at a time, and for one page
 
 
 @get("/traces", sync_to_thread=True, summary="List traces, the newest first")
@@ -32,8 +35,7 @@ def list_traces(
         after=cursor or "",
     )  # fmt: skip
     with store_of(request) as store:
-        found = store.trace_list(wanted)
-        return page_of(found, limit, found[limit - 1].trace_id if len(found) >= limit else None)
+        return keyed(store.trace_list(wanted), limit, lambda each: each.trace_id, lambda each: each)
 
 
 @get("/traces/{trace_id:str}", sync_to_thread=True, summary="One trace at a glance")
@@ -79,7 +81,11 @@ def get_timeline(request: Request[Any, Any, Any], trace_id: str) -> timeline.Tim
         return timeline.load(store, trace_id)
 
 
-@get("/events", sync_to_thread=True, summary="Records of our own SDK, in order")
+@get(
+    "/events",
+    sync_to_thread=True,
+    summary="Records of our own SDK: of a session or a trace in order, else as they arrived",
+)
 def list_events(
     request: Request[Any, Any, Any],
     session_id: Text = None,
@@ -91,10 +97,35 @@ def list_events(
 ) -> Page[dict[str, Any]]:
     wanted = EventFilter(session_id=session_id, trace_id=trace_id, operation=operation, kind=kind)
     with store_of(request) as store:
-        page = counted(store.events(wanted), limit, cursor)
-        return Page(items=[event.as_record() for event in page.items], next=page.next)
+        if session_id is None and trace_id is None:
+            return _arrived(store, wanted, limit, cursor)
+        return counted_as(store.events(wanted), limit, cursor, Event.as_record)
 
 
-ROUTES = (
-    list_traces, get_trace, list_spans, get_span, list_logs, list_trace_scores, get_timeline, list_events,
+def _arrived(store: Reader, wanted: EventFilter, limit: int, cursor: str | None) -> Page[dict[str, Any]]:
+    """Of all sessions, as they arrived: to order a whole log by anything else would take a while.
+
+    So many records are looked at for a page, and where few are wanted it is a short one.
+    """
+    found: list[dict[str, Any]] = []
+    after, seen = str(place_of(cursor)), 0
+    while seen < MOST_SEEN:
+        records = store.changes(after, limit=LOOK).records
+        if not records:
+            return Page(items=found)
+        for record in records:
+            if isinstance(record, Event) and _is_wanted(record, wanted):
+                found.append(record.as_record())
+            if len(found) == limit:
+                return Page(items=found, next=str(record.seq))
+        after, seen = str(records[-1].seq), seen + len(records)
+    return Page(items=found, next=after)
+
+
+def _is_wanted(event: Event, wanted: EventFilter) -> bool:
+    return wanted.operation in (None, event.operation) and wanted.kind in (None, event.kind)
+
+
+ROUTES = routes(
+    "traces", list_traces, get_trace, list_spans, get_span, list_logs, list_trace_scores, get_timeline, list_events,
 )  # fmt: skip

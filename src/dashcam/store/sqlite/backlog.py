@@ -13,7 +13,8 @@ from dashcam.store.base import Lag, Unprojected
 from dashcam.store.sqlite.statements import insert_rows, one_moment
 
 # Of other events nothing is derived: a trace of them alone needs no projecting.
-_EVENTS = "SELECT seq, trace_id FROM events WHERE seq > ? AND operation IN ('model_call', 'model_request')"
+OF_CALLS = "operation IN ('model_call', 'model_request')"
+_EVENTS = f"SELECT seq, trace_id FROM events WHERE seq > ? AND {OF_CALLS}"
 _GROWTH = (
     _EVENTS,
     "SELECT seq, trace_id FROM spans WHERE seq > ?",
@@ -64,7 +65,7 @@ class Backlog:
             trace_id: known[trace_id] if trace_id in known else _Listed(newest, marked.get(trace_id))
             for trace_id in (*marked, *grown)
         }
-        return Unprojected(list(self._listed), str(at))
+        return Unprojected(list(self._listed), str(at), str(since))
 
     def is_beyond(self, at: str) -> bool:
         """Whether a cursor is further than the one that is kept."""

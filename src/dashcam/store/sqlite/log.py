@@ -22,9 +22,10 @@ from dashcam.contracts.span import LogRecord, Span
 from dashcam.store.base import Source
 from dashcam.store.sqlite.facts import count_events
 from dashcam.store.sqlite.spans import SpanWriter
-from dashcam.store.sqlite.statements import insert_rows
+from dashcam.store.sqlite.statements import chunks, insert_rows, marks
 
 DAY = 86_400_000_000
+_SCATTERED = 100_000  # bytes from one line to the next; records of our own are shorter
 
 _whose = attrgetter("session_id", "trace_id", "kind", "operation", "segment", "marks")
 Alike = tuple[str, str, str, str, str, int]  # those six
@@ -134,6 +135,20 @@ class LogWriter:
         self._put_aliases({record.trace_id for record in records})
         return changed
 
+    def _known_offsets(self, table: str, segment: str, offsets: set[int]) -> Iterator[int]:
+        """Which of these the table holds: of neighbours in one sweep, of what is scattered one by one."""
+        source = self.source_id(segment)
+        least, most = min(offsets), max(offsets)
+        query = f'SELECT "offset" FROM {table} WHERE source_id = ? AND "offset" '
+        if most - least <= _SCATTERED * len(offsets):
+            yield from (
+                offset for (offset,) in self._connection.execute(f"{query} BETWEEN ? AND ?", (source, least, most))
+            )
+            return
+        for chunk in chunks(sorted(offsets)):
+            rows = self._connection.execute(f"{query} IN ({marks(chunk)})", (source, *chunk))
+            yield from (offset for (offset,) in rows)
+
     def _only_new(self, table: str, records: Sequence[_Placed]) -> Sequence[_Placed]:
         """Those whose (segment, offset) the table doesn't hold. One writer, so nobody comes in between."""
         places: dict[str, set[int]] = {}
@@ -141,11 +156,7 @@ class LogWriter:
             places.setdefault(segment, set()).update(map(_offset, neighbours))
         known: set[tuple[str, int]] = set()
         for segment, offsets in places.items():
-            found = self._connection.execute(
-                f'SELECT "offset" FROM {table} WHERE source_id = ? AND "offset" BETWEEN ? AND ?',
-                (self.source_id(segment), min(offsets), max(offsets)),
-            )
-            known.update((segment, offset) for (offset,) in found)
+            known.update((segment, offset) for offset in self._known_offsets(table, segment, offsets))
         if not known and sum(map(len, places.values())) == len(records):
             return records  # the usual case: nothing is there yet, nothing is told twice
         fresh = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dashcam.contracts.call import ModelCall
@@ -14,9 +14,11 @@ from dashcam.store.base import (
     Figure,
     Record,
     Source,
+    TraceLog,
 )
-from dashcam.store.sqlite.spans import logs_after, spans_after
-from dashcam.store.sqlite.statements import one_moment
+from dashcam.store.sqlite.backlog import OF_CALLS
+from dashcam.store.sqlite.spans import logs_after, logs_among, spans_after, spans_among
+from dashcam.store.sqlite.statements import chunks, marks, one_moment
 
 _EVENT = (
     'SELECT s.segment, e."offset", e.session_id, e.trace_id, e.step, e.kind, e.operation, e.ts, '
@@ -37,6 +39,21 @@ def events(connection: sqlite3.Connection, wanted: EventFilter) -> Iterator[Even
     sql = f'{_EVENT} WHERE {where} ORDER BY {order}, s.segment, e."offset" LIMIT :limit'
     for row in connection.execute(sql, {**given, "limit": -1 if wanted.limit is None else wanted.limit}):
         yield _event(row)
+
+
+def trace_logs(connection: sqlite3.Connection, trace_ids: Sequence[str]) -> dict[str, TraceLog]:
+    """What the log holds of these traces, read together: neighbours share what they are packed in."""
+    found = {trace_id: TraceLog() for trace_id in trace_ids}
+    for chunk in chunks(trace_ids):
+        among = f"trace_id IN ({marks(chunk)})"
+        told = f'{_EVENT} WHERE e.{among} AND {OF_CALLS} ORDER BY e.step, e.ts, s.segment, e."offset"'
+        for event in map(_event, connection.execute(told, chunk)):
+            found[event.trace_id].calls.append(event)
+        for span in spans_among(connection, among, chunk):
+            found[span.trace_id].spans.append(span)
+        for log in logs_among(connection, among, chunk):
+            found[log.trace_id].logs.append(log)
+    return found
 
 
 def changes(connection: sqlite3.Connection, after: str, limit: int) -> Changes:

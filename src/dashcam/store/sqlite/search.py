@@ -75,7 +75,10 @@ def take_out(connection: sqlite3.Connection, part_ids: Sequence[str]) -> None:
 
 def put_in(connection: sqlite3.Connection, parts: Iterable[tuple[str, str]]) -> None:
     """Take in the words of these (id, type), none of which is in."""
+    parts = list(parts)
     ids = [part_id for part_id, kind in parts if kind != _SILENT]
+    for chunk in chunks([part_id for part_id, kind in parts if kind == _SILENT]):  # one that had words, and lost them
+        connection.execute(f"DELETE FROM chat_texts WHERE part_id IN ({marks(chunk)})", chunk)
     insert_rows(connection, "INSERT OR IGNORE INTO chat_texts (part_id)", [(part_id,) for part_id in ids])
     for chunk in chunks(ids):
         connection.execute(f"{_IN} ({marks(chunk)})", chunk)

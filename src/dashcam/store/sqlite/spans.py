@@ -155,13 +155,23 @@ def scope_digest(scope: bytes) -> bytes:
 
 def spans(connection: sqlite3.Connection, trace_id: str) -> list[Span]:
     """The spans of a trace as they began."""
-    rows = connection.execute(f"{SPANS} WHERE trace_id = ? ORDER BY start_ns, span_id", (trace_id,)).fetchall()
-    return spans_of(connection, rows)
+    return spans_among(connection, "trace_id = ?", [trace_id])
 
 
 def logs(connection: sqlite3.Connection, trace_id: str) -> list[LogRecord]:
     """The log records of a trace by their time."""
-    rows = connection.execute(f"{LOGS} WHERE trace_id = ? ORDER BY ts, digest", (trace_id,)).fetchall()
+    return logs_among(connection, "trace_id = ?", [trace_id])
+
+
+def spans_among(connection: sqlite3.Connection, condition: str, given: Sequence[str]) -> list[Span]:
+    """The spans for which a condition holds, as they began."""
+    rows = connection.execute(f"{SPANS} WHERE {condition} ORDER BY start_ns, span_id", given).fetchall()
+    return spans_of(connection, rows)
+
+
+def logs_among(connection: sqlite3.Connection, condition: str, given: Sequence[str]) -> list[LogRecord]:
+    """The log records for which a condition holds, by their time."""
+    rows = connection.execute(f"{LOGS} WHERE {condition} ORDER BY ts, digest", given).fetchall()
     return logs_of(connection, rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Self
@@ -33,6 +33,7 @@ from dashcam.store.base import (
     SessionSummary,
     Source,
     TraceFilter,
+    TraceLog,
     TraceSummary,
     Unprojected,
 )
@@ -119,6 +120,9 @@ class SqliteReader:
 
     def lag(self) -> Lag:
         return backlog.lag(self._connection)
+
+    def trace_logs(self, trace_ids: Sequence[str]) -> dict[str, TraceLog]:
+        return read.trace_logs(self._connection, trace_ids)
 
     def orphans(self, *, limit: int = 100) -> Iterator[Orphan]:
         return read.orphans(self._connection, limit)
