@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 from server_process import ServerProcess, eventually, serving
 
@@ -114,36 +113,3 @@ def test_the_status_tells_the_lag(server: ServerProcess) -> None:
     assert status["lag"]["seconds"] == 0
     assert status["storage"]["total_bytes"] > 0
     assert [project["name"] for project in items(server, "/api/projects")] == ["default"]
-
-
-def test_live_goes_on_from_the_last_event_id(server: ServerProcess) -> None:
-    """Everything from a given id on, in order, nothing twice; and what comes while one listens."""
-    with httpx.stream("GET", f"{server.url}/api/live", params={"since": "0"}, timeout=30) as stream:
-        first = _take(stream, 3)
-    with httpx.stream("GET", f"{server.url}/api/live", headers={"Last-Event-ID": first[1][0]}, timeout=30) as stream:
-        again = _take(stream, 1)
-    assert again[0] == first[2]
-    assert [int(number) for number, _ in first] == sorted({int(number) for number, _ in first})
-
-
-def test_live_is_narrowed(server: ServerProcess) -> None:
-    query = {"since": "0", "session_id": "chat-2", "operation": "model_call"}
-    with httpx.stream("GET", f"{server.url}/api/live", params=query, timeout=30) as stream:
-        ((_, told),) = _take(stream, 1)
-    assert (told["session_id"], told["operation"]) == ("chat-2", "model_call")
-
-
-def _take(stream: httpx.Response, wanted: int) -> list[tuple[str, dict[str, Any]]]:
-    """The first events of a stream: their ids and what they tell."""
-    assert stream.status_code == 200
-    assert stream.headers["content-type"].startswith("text/event-stream")
-    found: list[tuple[str, dict[str, Any]]] = []
-    number = ""
-    for line in stream.iter_lines():
-        if line.startswith("id: "):
-            number = line.removeprefix("id: ")
-        elif line.startswith("data: "):
-            found.append((number, json.loads(line.removeprefix("data: "))))
-            if len(found) == wanted:
-                break
-    return found

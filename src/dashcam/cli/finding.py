@@ -8,7 +8,8 @@ import typer
 from rich.text import Text
 
 from dashcam.cli.common import Data, Json, Project, reader_of, settings_of
-from dashcam.cli.output import brief, count, err, inert, out, print_columns, print_json
+from dashcam.cli.listing import marked
+from dashcam.cli.output import brief, count, err, inert, out, print_json
 from dashcam.cli.transcript import moment
 from dashcam.errors import SettingsError
 
@@ -27,17 +28,17 @@ def search(
     with reader_of(settings_of(data, project)) as store:
         hits = store.search(words, session_id=session, limit=limit)
     if as_json:
-        print_json(hits)
+        print_json([hit.plainly() for hit in hits])
         return
     if not hits:
         err.print("Nothing found.")
         return
-    print_columns(
-        [
-            (Text(moment(hit.created_at), "dim"), Text(inert(hit.session_id), "bold cyan"), Text(hit.type, "dim"), Text(brief(hit.snippet, 100)))
-            for hit in hits
-        ]
-    )  # fmt: skip
+    for hit in hits:
+        head = Text.assemble(
+            (moment(hit.created_at), "dim"), "  ", (inert(hit.session_id), "bold cyan"), f"  {inert(hit.type)}"
+        )
+        out.print(head, soft_wrap=True)
+        out.print(Text.assemble("    ", *marked(hit.snippet)), soft_wrap=True)
 
 
 def prompts(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.text import Text
 
 from dashcam.cli.output import brief, count, inert, out
 from dashcam.cli.transcript import model_name, moment, money
 from dashcam.contracts.chat import Model
+from dashcam.contracts.score import Score
 from dashcam.store.base import SearchHit, SessionSummary
 
 STATUS = {"busy": "yellow", "error": "red"}
@@ -37,7 +38,7 @@ def print_sessions(found: Sequence[SessionSummary], hits: Mapping[str, Sequence[
         if narrow:
             _print(Text(f"    {_rest(session)}", "dim"))
         for hit in hits.get(session.session_id, ()):
-            _print(Text.assemble("    ", (f"{moment(hit.created_at)}  ", "dim"), *_marked(hit.snippet)))
+            _print(Text.assemble("    ", (f"{moment(hit.created_at)}  ", "dim"), *marked(hit.snippet)))
 
 
 def _print(line: Text) -> None:
@@ -73,7 +74,19 @@ def _model(each: SessionSummary) -> str:
     return model_name(Model(provider_id=each.provider or "", model_id=each.model or ""))
 
 
-def _marked(snippet: str) -> Iterator[tuple[str, str]]:
+def marked(snippet: str) -> Iterator[tuple[str, str]]:
     """A snippet with the words that were looked for set off: the store puts them between two control characters."""
     for number, piece in enumerate(re.split("[\x02\x03]", snippet)):
         yield inert(re.sub(r"\s+", " ", piece)), "bold" if number % 2 else ""
+
+
+def print_scores(scores: Iterable[Score]) -> None:
+    """What was thought of answers, a line each."""
+    for score in scores:
+        told = " ".join(
+            f"{each:g}" if isinstance(each, float) else each for each in (score.value, score.label) if each is not None
+        )
+        line = Text.assemble("score ", (inert(score.name), "bold"), inert(f" {told}"))
+        line.append(inert(f"  {score.comment}") if score.comment else "", "dim")
+        line.append(f"  {moment(score.ts // 1000)}", "dim")
+        _print(line)

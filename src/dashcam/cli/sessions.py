@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from dashcam.cli.common import Data, Json, Project, reader_of, settings_of
-from dashcam.cli.listing import STATUS, print_sessions
+from dashcam.cli.listing import STATUS, print_scores, print_sessions
 from dashcam.cli.output import brief, count, err, inert, out, print_json, write_json
 from dashcam.cli.transcript import (
     model_name,
@@ -142,6 +142,7 @@ def show(
                 _print_rest(store, view)
             if request:
                 _print_requests(store, view)
+        print_scores(store.scores(session_id=session.id))
 
 
 def _beside(kinds: dict[str, int]) -> str:
@@ -160,11 +161,7 @@ def _as_json(each: SessionSummary) -> dict[str, Any]:
 
 
 def _where(hits: list[SearchHit] | None) -> dict[str, Any]:
-    return {} if hits is None else {"hits": [{**msgspec.structs.asdict(hit), "snippet": _plain(hit)} for hit in hits]}
-
-
-def _plain(hit: SearchHit) -> str:
-    return hit.snippet.replace("\x02", "").replace("\x03", "")
+    return {} if hits is None else {"hits": [hit.plainly() for hit in hits]}
 
 
 def _hits(store: Reader, words: str, session_id: str) -> list[SearchHit]:
@@ -243,7 +240,8 @@ def _indented(body: bytes) -> str:
 
 def _write_document(store: Reader, session: ChatSession, views: Iterable[TurnView], requests: bool) -> None:
     """One JSON document, a turn a line, none of them kept."""
-    write_json(b'{"session":' + msgspec.json.encode(session) + b',\n"turns":[')
+    scores = msgspec.json.encode(store.scores(session_id=session.id))
+    write_json(b'{"session":' + msgspec.json.encode(session) + b',\n"scores":' + scores + b',\n"turns":[')
     for number, piece in enumerate(_documents(store, views, requests)):
         write_json((b",\n" if number else b"\n") + piece)
     write_json(b"\n]}\n")

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from dashcam.cli.common import Data, Json, Project, reader_of, settings_of
+from dashcam.cli.listing import print_scores
 from dashcam.cli.output import brief, clock, count, duration, err, inert, out, print_columns, print_json
 from dashcam.cli.transcript import money
 from dashcam.store.base import TraceFilter, TraceSummary
@@ -68,11 +69,7 @@ def show_spans(found: Waterfall, full: bool) -> None:
         title.append(f" · {count(trace.errors, 'span')} failed", "bold red")
     out.print(title, soft_wrap=not out.is_terminal)
     print_columns([_span(row, None if full else 80) for row in found.spans], right=(0, 1))
-    for score in found.scores:
-        told = " ".join(str(each) for each in (score.value, score.label) if each is not None)
-        line = Text.assemble("score ", (inert(score.name), "bold"), inert(f" {told}"))
-        line.append(inert(f"  {score.comment}") if score.comment else "", "dim")
-        out.print(line)
+    print_scores(found.scores)
     out.print()
 
 

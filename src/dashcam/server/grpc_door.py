@@ -1,21 +1,27 @@
-"""OTLP over gRPC: the same three services, on the same event loop, with the messages as raw bytes."""
+"""OTLP over gRPC: the same three services, on the same event loop, with the messages as raw bytes.
+
+To gRPC the methods are streams of one message. Only so it is ours to say when that is read: after who sends it is
+known, a few at a time since none says its size before, and not for longer than a body over HTTP.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 
-from dashcam.errors import DashcamError, SettingsError
+from dashcam.errors import DashcamError, SettingsError, TooBusy, TooSlow, UnreadableInput
 from dashcam.record.receive import Signal
 from dashcam.server.access import headers_of
 from dashcam.server.answers import problem_of, status_message
 from dashcam.server.otlp import response_message
 from dashcam.server.state import Server
-from dashcam.server.writing import Delivery
+from dashcam.server.writing import Delivery, Outcome
 
-CONCURRENT = 64  # calls at once; each may hold one message in memory
+CONCURRENT = 64  # calls at once
+READ = 8  # of them whose message is being read; each may take as much memory as the largest body
 _SERVICE = "/opentelemetry.proto.collector.{}.v1.{}Service/Export"
 _METHODS: dict[str, Signal] = {
     _SERVICE.format("trace", "Trace"): "traces",
@@ -28,35 +34,56 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._open = 0
+        self._reading = asyncio.Semaphore(READ)
 
     def service(self, details: Any) -> Any:
         signal = _METHODS.get(details.method)
         if signal is None:
             return None
 
-        async def export(message: bytes, context: Any) -> bytes:
-            return await self._export(signal, message, context)
+        async def export(messages: AsyncIterator[bytes], context: Any) -> bytes:
+            return await self._export(signal, messages, context)
 
-        return grpc.unary_unary_rpc_method_handler(export)
+        return grpc.stream_unary_rpc_method_handler(export)
 
-    async def _export(self, signal: Signal, message: bytes, context: Any) -> bytes:
-        server, held = self._server, self._server.ingest.held
+    async def _export(self, signal: Signal, messages: AsyncIterator[bytes], context: Any) -> bytes:
+        metrics = self._server.metrics
+        self._open += 1
         try:
-            caller = server.doorman.admit(headers_of(context.invocation_metadata() or ()), "ingest")
-            held.take(len(message))
-            try:
-                server.metrics.received.labels("grpc").inc(len(message))
-                delivery = Delivery(project=caller.project, kind=signal, body=message)
-                outcome = await asyncio.wrap_future(server.ingest.deliver(delivery))
-            finally:
-                held.release(len(message))
+            caller = self._server.doorman.admit(headers_of(context.invocation_metadata() or ()), "ingest")
+            if self._open > CONCURRENT:
+                raise TooBusy(f"{CONCURRENT} calls are open, and no more are taken at once. Try again in a moment.")
+            outcome = await self._deliver(caller.project, signal, messages)
         except DashcamError as error:
             problem = problem_of(error)
-            server.metrics.requests.labels(f"grpc {signal}", str(problem.status)).inc()
+            metrics.requests.labels(f"grpc {signal}", str(problem.status)).inc()
             details = (("grpc-status-details-bin", status_message(problem)),)
             await context.abort(_CODES[problem.code], problem.message, details)
-        server.metrics.requests.labels(f"grpc {signal}", "200").inc()
+        finally:
+            self._open -= 1
+        metrics.requests.labels(f"grpc {signal}", "200").inc()
         return response_message(signal, outcome, "protobuf")
+
+    async def _deliver(self, project: str, signal: Signal, messages: AsyncIterator[bytes]) -> Outcome:
+        server, held = self._server, self._server.ingest.held
+        message = await self._read(messages)
+        held.take(len(message))
+        try:
+            server.metrics.received.labels("grpc").inc(len(message))
+            delivery = Delivery(project=project, kind=signal, body=message)
+            return await asyncio.wrap_future(server.ingest.deliver(delivery))
+        finally:
+            held.release(len(message))
+
+    async def _read(self, messages: AsyncIterator[bytes]) -> bytes:
+        try:
+            async with asyncio.timeout(self._server.limits.body_seconds), self._reading:
+                return await anext(messages)
+        except TimeoutError:
+            raise TooSlow(self._server.limits.body_seconds) from None
+        except StopAsyncIteration:
+            raise UnreadableInput("The call has no message. Send one.") from None
 
 
 async def open_grpc(server: Server, host: str, port: int) -> grpc.aio.Server:
@@ -66,7 +93,6 @@ async def open_grpc(server: Server, host: str, port: int) -> grpc.aio.Server:
             ("grpc.max_receive_message_length", server.limits.body),
             ("grpc.so_reuseport", 0),  # two servers on one port would share its calls by chance
         ),
-        maximum_concurrent_rpcs=CONCURRENT,
     )
     door.add_generic_rpc_handlers((_Door(server),))
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -70,6 +70,7 @@ class Ingest:
                 raise Stopping
             self._queue.append(delivery)
             self._turn.notify()
+        delivery.answer.add_done_callback(lambda _: delivery.let_go())
         return delivery.answer
 
     def errand(self, what: Callable[[], _Result]) -> Future[_Result]:

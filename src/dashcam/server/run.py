@@ -57,6 +57,7 @@ class _Runner(uvicorn.Server):
             uvicorn.Config(
                 make_app(server),
                 loop="asyncio",
+                http="h11",  # the other that uvicorn would take where it is installed has no limit for headers
                 lifespan="on",
                 ws="none",
                 log_config=None,

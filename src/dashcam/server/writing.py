@@ -36,6 +36,10 @@ class Delivery(msgspec.Struct, kw_only=True, eq=False):
     offset: int = 0
     answer: Future[Any] = msgspec.field(default_factory=Future)
 
+    def let_go(self) -> None:
+        """Keep no more of it: who gave up waiting is no longer counted, and may be replaced by the next."""
+        self.body = b""
+
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a request."""

@@ -235,7 +235,10 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
-    """A part that holds the words that were looked for, and the words around them."""
+    """A part that holds the words that were looked for, and the words around them.
+
+    In `snippet` those that were looked for stand between the characters 2 and 3.
+    """
 
     session_id: str
     message_id: str
@@ -243,6 +246,10 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     created_at: int
     snippet: str
+
+    def plainly(self) -> SearchHit:
+        """The same without the two characters."""
+        return msgspec.structs.replace(self, snippet=self.snippet.replace("\x02", "").replace("\x03", ""))
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):

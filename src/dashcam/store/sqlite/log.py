@@ -10,7 +10,7 @@ import itertools
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -97,11 +97,11 @@ class LogWriter:
 
     def _count_events(self, counts: Mapping[tuple[Alike, int], int]) -> None:
         sums: dict[tuple[int, int, str, str], list[int]] = {}
-        for ((_, _, kind, operation, segment, marks), day), count in counts.items():
+        for ((_, _, kind, operation, segment, marked), day), count in counts.items():
             told = sums.setdefault((day, self._source_ids[segment], kind, operation), [0, 0, 0])
             told[0] += count
-            told[1] += count * bool(marks & MALFORMED)
-            told[2] += count * bool(marks & REDACTED)
+            told[1] += count * bool(marked & MALFORMED)
+            told[2] += count * bool(marked & REDACTED)
         self._count([(*key, *told, 0) for key, told in sums.items()])
 
     def put_orphans(self, orphans: Sequence[Orphan]) -> int:

@@ -110,8 +110,10 @@ CREATE TABLE projected_sessions (
   session_id TEXT PRIMARY KEY NOT NULL CHECK (session_id BETWEEN '!' AND '~' OR trim(session_id, BLANK) <> '')
 ) STRICT, WITHOUT ROWID;
 
+-- The columns of the key come first: SQLite 3.40 checks a table WITHOUT ROWID wrongly where they don't.
 CREATE TABLE scores (
   score_id   TEXT NOT NULL CHECK (score_id <> ''),
+  told_by    TEXT NOT NULL,  -- the trace whose log tells it
   session_id TEXT NOT NULL CHECK (session_id BETWEEN '!' AND '~' OR trim(session_id, BLANK) <> ''),
   trace_id   TEXT NOT NULL CHECK (trace_id BETWEEN '!' AND '~' OR trim(trace_id, BLANK) <> ''),
   span_id    TEXT,
@@ -121,7 +123,6 @@ CREATE TABLE scores (
   comment    TEXT,
   source     TEXT NOT NULL,
   ts         INTEGER NOT NULL,
-  told_by    TEXT NOT NULL,  -- the trace whose log tells it
   PRIMARY KEY (score_id, told_by)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX scores_session ON scores (session_id);
