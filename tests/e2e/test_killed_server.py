@@ -6,7 +6,6 @@ The benchmark `killing` is the same at full size.
 from __future__ import annotations
 
 import pytest
-
 from benchmarks.killing import trial
 from benchmarks.victim import Blow
 

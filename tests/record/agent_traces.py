@@ -8,6 +8,7 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from dashcam.contracts.call import ModelCall
 from dashcam.contracts.chat import Usage
 from dashcam.dialects.otlp.reading import LogView, Reading, Role, Said, SpanView
 from dashcam.store.base import Piece, Projection
@@ -93,6 +94,9 @@ class Others:
 
     def traces_ending(self, digest: bytes) -> list[Piece]:
         return [piece for piece, _ in self._pieces() if piece.ends == digest]
+
+    def calls_answered_by(self, response_ids: Sequence[str]) -> list[ModelCall]:
+        return []
 
     def is_recorded(self, session_id: str) -> bool:
         return session_id in self.recorded

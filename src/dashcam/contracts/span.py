@@ -64,7 +64,8 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One OpenTelemetry log record; the digest of resource and record identifies it.
 
-    Rules: one without a trace stands in the trace `session:<id>` of the session that it names. `body` is the OTLP
+    Rules: one without a trace stands in the trace `session:<id>` of the session that it names, and so do those of
+    programs whose traces say nothing of their sessions. `body` is the OTLP
     message LogRecord (protobuf) without the values that `refs` stand for; `scope` the ResourceLogs around it.
     """
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from dashcam.contracts.call import ModelCall
 from dashcam.contracts.identity import fault_of_kind
 from dashcam.contracts.score import Score
 from dashcam.dialects.otlp.reading import LogView, Reading, SpanView
@@ -28,6 +29,7 @@ class Known(Protocol):
 
     def told_before(self, session_id: str, before: tuple[int, str]) -> dict[bytes, int]: ...
     def traces_ending(self, digest: bytes) -> list[Piece]: ...
+    def calls_answered_by(self, response_ids: Sequence[str]) -> list[ModelCall]: ...
     def is_recorded(self, session_id: str) -> bool: ...
 
 
@@ -76,6 +78,7 @@ def judge_steps(
     ordered, by_id = steps_of(steps, loose)
     if not ordered:
         return Judged()
+    repeated = _give_way(trace_id, ordered, known)
     _share_out(trace_id, ordered)
     groups: dict[str, list[Step]] = {}
     for step in ordered:
@@ -87,7 +90,7 @@ def judge_steps(
     counted = sorted(call.step.order for talk in talks.values() for call in talk.counted)
     places = {order: place for place, order in enumerate(counted)}
     for session, talk in talks.items():
-        _tell(trace_id, session, talk, places, known, found)
+        _tell(trace_id, session, talk, places, known, found, repeated)
     _take_scores(ordered, by_id, found)
     projection = Projection(
         model_calls=sorted(found.model_calls, key=lambda call: call.step),
@@ -100,6 +103,24 @@ def judge_steps(
         tool_catalogs=list(found.tool_catalogs),
     )
     return Judged(projection, closed=found.closed)
+
+
+def _give_way(trace_id: str, steps: Sequence[Step], known: Known) -> str | None:
+    """Let calls count no more that another trace tells with all their words: a client that is instrumented twice tells
+    of one answer twice, at times in a trace of its own. Returns the session of the other.
+    """
+    bare = [step for step in steps if step.kind == "model" and step.reading.response_id and not step.tells_messages]
+    if not bare:
+        return None
+    told = {
+        call.response_id: call.session_id
+        for call in known.calls_answered_by(sorted({str(step.reading.response_id) for step in bare}))
+        if call.trace_id != trace_id and (call.context_digest or call.output_digest)
+    }
+    for step in bare:
+        if step.reading.response_id in told:
+            step.kind = "span"
+    return next((told[step.reading.response_id] for step in bare if step.reading.response_id in told), None)
 
 
 def _share_out(trace_id: str, steps: Sequence[Step]) -> None:
@@ -119,9 +140,10 @@ def _tell(
     places: dict[int, int],
     known: Known,
     found: Found,
+    repeated: str | None,
 ) -> None:
     """One session of the trace: its piece, and its rows unless a recorder tells them."""
-    piece = _piece(trace_id, session, talk, known)
+    piece = _piece(trace_id, session, talk, known, repeated)
     found.pieces.append(piece)
     for step in talk.steps:
         step.session = piece.session_id
@@ -153,14 +175,14 @@ def _tell(
             found.tool_catalogs[call.step.reading.tools] = None
 
 
-def _piece(trace_id: str, session: str, talk: Talk, known: Known) -> Piece:
+def _piece(trace_id: str, session: str, talk: Talk, known: Known, repeated: str | None) -> Piece:
     steps = talk.steps
     spans = [step for step in steps if not step.is_log]
     first_at, last_at = steps[0].start // _MILLI, max(step.end for step in steps) // _MILLI
     starts = talk.starts
     session_id, by = session, "attribute"
     if not session:
-        linked = _linked(starts, (first_at, trace_id), known)
+        linked = repeated or _linked(starts, (first_at, trace_id), known)
         session_id, by = (linked, "context") if linked else (f"trace:{trace_id}", "none")
     elif not trace_id.startswith(LOGS_OF_SESSION):
         acting = [step for step in steps if step.kind in _AGENTIC] or steps

@@ -67,14 +67,14 @@ class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     async def _deliver(self, project: str, signal: Signal, messages: AsyncIterator[bytes]) -> Outcome:
         server, held = self._server, self._server.ingest.held
-        message = await self._read(messages)
-        held.take(len(message))
+        delivery = Delivery(project=project, kind=signal, body=await self._read(messages))
+        size = len(delivery.body)
+        held.take(size)
         try:
-            server.metrics.received.labels("grpc").inc(len(message))
-            delivery = Delivery(project=project, kind=signal, body=message)
+            server.metrics.received.labels("grpc").inc(size)
             return await asyncio.wrap_future(server.ingest.deliver(delivery))
         finally:
-            held.release(len(message))
+            held.release(size)
 
     async def _read(self, messages: AsyncIterator[bytes]) -> bytes:
         try:

@@ -20,7 +20,7 @@ class Told(Response[Any]):
 
 
 def encode(value: Any) -> bytes:
-    """As JSON. Numbers of any size stay what they are; half a character becomes the sign for an unknown one."""
+    """As JSON. Numbers of any size stay what they are; half a character becomes a question mark."""
     try:
         return _encode(value)
     except (ValueError, OverflowError, RecursionError, TypeError):

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from dashcam.contracts.call import ModelCall
 from dashcam.store.base import Piece
 from dashcam.store.sqlite import backlog
 from dashcam.store.sqlite.statements import chunks, marks
@@ -30,7 +31,15 @@ _BETWEEN = (
     "AND (first_at, trace_id) > (?, ?) AND (first_at, trace_id) < (?, ?)"
 )
 _GO_ON = "SELECT trace_id FROM projected_traces WHERE starts IN ({digests})"
+_WITHOUT_WORDS = (
+    "SELECT trace_id FROM model_calls WHERE response_id IN ({ids}) AND context_digest IS NULL AND output_digest IS NULL"
+)
+_RESPONSE, _CONTEXT, _OUTPUT = (
+    ModelCall.__struct_fields__.index(name) for name in ("response_id", "context_digest", "output_digest")
+)
 _FOREVER = (2**63 - 1, "")
+
+_Calls = Mapping[str, Sequence[tuple[Any, ...]]]  # rows of model_calls, by trace
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -97,3 +106,17 @@ def _going_on(connection: sqlite3.Connection, ends: Sequence[bytes]) -> set[str]
     for chunk in chunks(ends):
         found |= {each for (each,) in connection.execute(_GO_ON.format(digests=marks(chunk)), chunk)}
     return found
+
+
+def mark_repeats(connection: sqlite3.Connection, before: _Calls, after: _Calls) -> None:
+    """Mark the traces that tell of an answer without its words, now that another has them."""
+    new = {
+        row[_RESPONSE]
+        for trace_id, rows in after.items()
+        for row in rows
+        if row[_RESPONSE] is not None and (row[_CONTEXT] or row[_OUTPUT]) and row not in before[trace_id]
+    }
+    found: set[str] = set()
+    for chunk in chunks(sorted(new)):
+        found |= {each for (each,) in connection.execute(_WITHOUT_WORDS.format(ids=marks(chunk)), chunk)}
+    backlog.mark(connection, found)

@@ -70,7 +70,8 @@ def replace(connection: sqlite3.Connection, projections: Mapping[str, Projection
             contents.put_system_prompt(connection, prompt, now)
         for catalog in projection.tool_catalogs:
             contents.put_tool_catalog(connection, catalog, now)
-    _swap(connection, CALLS, {trace: list(map(astuple, each.model_calls)) for trace, each in projections.items()})
+    calls = {trace: list(map(astuple, each.model_calls)) for trace, each in projections.items()}
+    calls_before = _swap(connection, CALLS, calls)
     _swap(connection, SCORES, {trace: _score_rows(trace, each.scores) for trace, each in projections.items()})
     pieces = {trace: sorted(map(astuple, each.pieces), key=lambda row: row[1]) for trace, each in projections.items()}
     turns = {trace: _turn_rows(trace, each.turns) for trace, each in projections.items()}
@@ -85,6 +86,7 @@ def replace(connection: sqlite3.Connection, projections: Mapping[str, Projection
             for pieces, turns in ((pieces_before, turns_before), (pieces, turns))
         )
         dependants.mark(connection, before, after)
+        dependants.mark_repeats(connection, calls_before, calls)
 
 
 def _score_rows(trace_id: str, scores: Sequence[Score]) -> list[tuple[Any, ...]]:

@@ -25,6 +25,7 @@ _EVENT = (
     "e.fields, e.marks, e.seq FROM events e JOIN sources s ON s.id = e.source_id"
 )
 _EVENT_FIELDS = Event.__struct_fields__
+_CALL = f"SELECT {', '.join(ModelCall.__struct_fields__)} FROM model_calls"
 _FIGURES = {"source": "s.segment", "day": "r.day", "operation": "r.operation", "kind": "r.kind"}
 
 
@@ -98,15 +99,21 @@ def model_calls(
     """The calls of a trace by their steps, or those of a session or a message by their time. Of two at one step and time the rowid
     decides: a trace is replaced as a whole, in the order in which its events are read.
     """
-    names = ModelCall.__struct_fields__
     given = {"trace_id": trace_id, "session_id": session_id, "message_id": message_id}
     where = " AND ".join(f"{name} = :{name}" for name, value in given.items() if value is not None) or "1"
     if message_id is not None:
         where = where.replace("session_id", "+session_id", 1)  # a message's calls are few, a session's are not
     order = "ts, trace_id, step, rowid" if trace_id is None else "step, ts, rowid"
-    query = f"SELECT {', '.join(names)} FROM model_calls WHERE {where} ORDER BY {order}"
-    found = (dict(zip(names, row, strict=True)) for row in connection.execute(query, given))
-    return [ModelCall(**{**row, "redacted": bool(row["redacted"])}) for row in found]
+    return list(map(_call, connection.execute(f"{_CALL} WHERE {where} ORDER BY {order}", given)))
+
+
+def calls_answered_by(connection: sqlite3.Connection, response_ids: Sequence[str]) -> list[ModelCall]:
+    """The calls with these response ids, whichever trace tells them."""
+    found: list[ModelCall] = []
+    for chunk in chunks(response_ids):
+        query = f"{_CALL} WHERE response_id IN ({marks(chunk)}) ORDER BY trace_id, step, rowid"
+        found += map(_call, connection.execute(query, chunk))
+    return found
 
 
 def sources(connection: sqlite3.Connection) -> list[Source]:
@@ -127,6 +134,11 @@ def figures(connection: sqlite3.Connection, name: str, since: str, until: str) -
         Figure(by=label, events=events, orphans=orphans, malformed=malformed, redacted=redacted)
         for label, events, orphans, malformed, redacted in connection.execute(query, (since, until))
     ]
+
+
+def _call(row: tuple[Any, ...]) -> ModelCall:
+    told = dict(zip(ModelCall.__struct_fields__, row, strict=True))
+    return ModelCall(**{**told, "redacted": bool(told["redacted"])})
 
 
 def _event(row: tuple[Any, ...]) -> Event:

@@ -115,6 +115,9 @@ class SqliteReader:
     def traces_ending(self, digest: bytes) -> list[Piece]:
         return projected_read.traces_ending(self._connection, digest)
 
+    def calls_answered_by(self, response_ids: Sequence[str]) -> list[ModelCall]:
+        return read.calls_answered_by(self._connection, response_ids)
+
     def is_recorded(self, session_id: str) -> bool:
         return projected_read.is_recorded(self._connection, session_id)
 

@@ -87,6 +87,9 @@ CREATE INDEX projected_traces_recent ON projected_traces (first_at);
 CREATE INDEX projected_traces_starts ON projected_traces (starts) WHERE starts IS NOT NULL;
 CREATE INDEX projected_traces_ends ON projected_traces (ends) WHERE ends IS NOT NULL;
 
+-- One answer may be told by two traces: by who sent the request, and by the client inside.
+CREATE INDEX model_calls_response ON model_calls (response_id) WHERE response_id IS NOT NULL;
+
 CREATE TABLE projected_turns (
   session_id TEXT NOT NULL CHECK (session_id BETWEEN '!' AND '~' OR trim(session_id, BLANK) <> ''),
   digest     BLOB NOT NULL,
