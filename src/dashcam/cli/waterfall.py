@@ -18,6 +18,8 @@ from dashcam.views.when import millis_of
 if TYPE_CHECKING:  # they bring protobuf along
     from dashcam.views.waterfall import SpanRow, Waterfall
 
+BAR = 20  # characters
+
 _STYLES = {"model": "bold cyan", "tool": "bold magenta", "agent": "bold", "retrieval": "bold blue"}
 
 
@@ -68,7 +70,8 @@ def show_spans(found: Waterfall, full: bool) -> None:
     if trace.errors:
         title.append(f" · {count(trace.errors, 'span')} failed", "bold red")
     out.print(title, soft_wrap=not out.is_terminal)
-    print_columns([_span(row, None if full else 80) for row in found.spans], right=(0, 1))
+    whole = max((row.at_ms + (row.duration_ms or 0) for row in found.spans), default=0) or 1
+    print_columns([_span(row, whole, None if full else 80) for row in found.spans], right=(0, 1))
     print_scores(found.scores)
     out.print()
 
@@ -86,9 +89,10 @@ def _line(trace: TraceSummary) -> tuple[Text, ...]:
     )
 
 
-def _span(row: SpanRow, width: int | None) -> tuple[Text, ...]:
-    name = Text("  " * row.depth + inert(row.name), "bold red" if row.status == "error" else _STYLES.get(row.kind, ""))
-    facts: list[Any] = [row.kind if row.kind != "span" else None, row.model, row.tool]
+def _span(row: SpanRow, whole: float, width: int | None) -> tuple[Text, ...]:
+    style = "bold red" if row.status == "error" else _STYLES.get(row.kind, "")
+    name = Text("  " * row.depth + inert(row.name), style)
+    facts: list[Any] = [row.model or row.tool or (row.kind if row.kind != "span" else None)]
     if row.usage is not None:
         facts.append(f"{row.usage.total:,} tokens")
     if row.cost_usd is not None:
@@ -103,7 +107,14 @@ def _span(row: SpanRow, width: int | None) -> tuple[Text, ...]:
     ):
         details.append(f"  [{mark}]" if holds else "", "yellow")
     took = "" if row.duration_ms is None else duration(row.duration_ms)
-    return Text(f"+{duration(row.at_ms)}", "dim"), Text(took), name, details
+    return Text(f"+{duration(row.at_ms)}", "dim"), Text(took), Text(_bar(row, whole), style or "dim"), name, details
+
+
+def _bar(row: SpanRow, whole: float) -> str:
+    """When it ran, as a line within the whole trace."""
+    start = min(int(row.at_ms / whole * BAR), BAR - 1)
+    length = max(1, min(round((row.duration_ms or 0) / whole * BAR), BAR - start))
+    return (" " * start + "━" * length).ljust(BAR)
 
 
 def _iso(micros: int) -> str:

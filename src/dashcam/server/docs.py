@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from html import escape
 from typing import Any
@@ -44,8 +45,8 @@ b.post { color: var(--post); }
 b.delete { color: var(--delete); }
 p { margin: .5rem 0; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
-th, td { text-align: left; vertical-align: top; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); }
-th, .quiet { color: var(--quiet); font-weight: 400; }
+td { vertical-align: top; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); }
+.quiet { color: var(--quiet); }
 @media (max-width: 40rem) { details > div { padding-left: .5rem; } }
 """
 
@@ -78,10 +79,13 @@ class PlainPage(OpenAPIRenderPlugin):
         for path, item in described(openapi_schema)["paths"].items():
             for method in _METHODS:
                 if method in item:
-                    groups[item[method]["tags"][0]].append(_operation(path, method, item[method]))
-        tags = sorted(groups, key=[*_GROUPS].index)
-        links = "".join(f'<a href="#{tag}">{escape(_GROUPS[tag])}</a>' for tag in tags)
-        sections = (f'<h2 id="{tag}">{escape(_GROUPS[tag])}</h2>{"".join(groups[tag])}' for tag in tags)
+                    tag = next(iter(item[method].get("tags", ())), "")
+                    groups[_GROUPS.get(tag, "More")].append(_operation(path, method, item[method]))
+        titles = [title for title in (*_GROUPS.values(), "More") if title in groups]
+        links = "".join(f'<a href="#{number}">{title}</a>' for number, title in enumerate(titles))
+        sections = (
+            f'<h2 id="{number}">{title}</h2>{"".join(groups[title])}' for number, title in enumerate(titles)
+        )  # fmt: skip
         page = (
             '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Dashcam API</title>'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -103,13 +107,13 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
         if status < "300"
     )
     lines = [
-        f"<p>{escape(operation.get('description') or '')}</p>",
+        f"<p>{_text(operation.get('description') or '')}</p>",
         f"<table>{parameters}</table>" if parameters else "",
         f'<p><span class="quiet">Takes</span> {escape(takes)}</p>' if takes else "",
         f'<p><span class="quiet">Answers</span> {escape(answers)}</p>',
     ]
     head = f'<b class="{method}">{method.upper()}</b><code>{escape(path)}</code>'
-    summary = f"<summary>{head}<span>{escape(operation.get('summary') or '')}</span></summary>"
+    summary = f"<summary>{head}<span>{_text(operation.get('summary') or '')}</span></summary>"
     return f"<details>{summary}<div>{''.join(lines)}</div></details>"
 
 
@@ -118,10 +122,14 @@ def _parameter(parameter: dict[str, Any]) -> str:
     kinds = {each["type"] for each in schema.get("oneOf", (schema,)) if "type" in each} - {"null"}
     said = [*sorted(kinds), *([] if parameter["in"] == "query" else [parameter["in"]])]
     said += ["required"] if parameter.get("required") and parameter["in"] != "path" else []
-    said += [f"{schema['default']} if not given"] if schema.get("default") not in (None, "") else []
-    cells = (f"<code>{escape(parameter['name'])}</code>", escape(", ".join(said)))
-    text = escape(parameter.get("description") or "")
-    return f'<tr><td>{cells[0]}</td><td class="quiet">{cells[1]}</td><td>{text}</td></tr>'
+    said += [f"{schema['default']} if not given"] if schema.get("default") not in (None, "", False) else []
+    name, text = escape(parameter["name"]), _text(parameter.get("description") or "")
+    return f'<tr><td><code>{name}</code></td><td class="quiet">{escape(", ".join(said))}</td><td>{text}</td></tr>'
+
+
+def _text(said: str) -> str:
+    """As HTML; what stands in backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(said))
 
 
 def _errors() -> str:

@@ -35,7 +35,7 @@ _OBJECT = {"type": "object"}
 _READINESS = {"$ref": "#/components/schemas/Readiness"}
 # Answers of routes that make them by hand: by path and status, what they hold by its type.
 _BY_HAND: dict[str, dict[str, dict[str, Any]]] = {
-    "/api/sessions/{session_id}/export": {"200": dict.fromkeys(MEDIA_TYPES.values(), {})},
+    "/api/sessions/{session_id}/export": {"200": {media: {} for media in MEDIA_TYPES.values()}},
     "/api/live": {"200": {"text/event-stream": {"type": "string"}}},
     "/api/public/scores": {status: {_JSON: _OBJECT} for status in ("200", "202", "207")},
     "/ready": {"200": {_JSON: _READINESS}, "503": {_JSON: {"anyOf": [_READINESS, _ERROR]}}},
@@ -55,7 +55,7 @@ def described(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _complete(path: str, operation: dict[str, Any]) -> None:
     answers: dict[str, Any] = operation["responses"]
-    is_otlp = "otlp" in operation["tags"]
+    is_otlp = "otlp" in operation.get("tags", ())
     error: dict[str, Any] = {_JSON: {"$ref": "#/components/schemas/Error"}}
     if is_otlp:
         error = {_JSON: {"$ref": "#/components/schemas/RpcStatus"}, _PROTOBUF: _BYTES}

@@ -11,7 +11,19 @@ from dashcam.contracts.event import Event
 from dashcam.contracts.score import Score
 from dashcam.dialects.otlp.decode import log_view
 from dashcam.dialects.otlp.reading import LogView
-from dashcam.server.api.common import Cursor, Limit, Page, Text, counted, counted_as, keyed, place_of, routes, store_of
+from dashcam.server.api.common import (
+    FULL,
+    Cursor,
+    Limit,
+    Page,
+    Text,
+    counted,
+    counted_as,
+    keyed,
+    place_of,
+    routes,
+    store_of,
+)
 from dashcam.store.base import EventFilter, Reader, TraceFilter, TraceSummary
 from dashcam.views import timeline, waterfall
 from dashcam.views.waterfall import SpanDetail, SpanRow
@@ -108,7 +120,7 @@ def _arrived(store: Reader, wanted: EventFilter, limit: int, cursor: str | None)
     So many records are looked at for a page, and where few are wanted it is a short one.
     """
     found: list[dict[str, Any]] = []
-    after, seen = str(place_of(cursor)), 0
+    after, seen, size = str(place_of(cursor)), 0, 0
     while seen < MOST_SEEN:
         records = store.changes(after, limit=LOOK).records
         if not records:
@@ -116,7 +128,8 @@ def _arrived(store: Reader, wanted: EventFilter, limit: int, cursor: str | None)
         for record in records:
             if isinstance(record, Event) and _is_wanted(record, wanted):
                 found.append(record.as_record())
-            if len(found) == limit:
+                size += len(record.fields)
+            if len(found) == limit or size > FULL:
                 return Page(items=found, next=str(record.seq))
         after, seen = str(records[-1].seq), seen + len(records)
     return Page(items=found, next=after)
