@@ -178,7 +178,6 @@ def test_on_a_full_disk_nothing_acknowledged_is_lost_and_it_goes_on_when_there_i
         assert answer.status_code == 503
         assert int(answer.headers["retry-after"]) >= 1
         assert acknowledged
-        assert server.http.get("/ready").status_code == 503 or send_small(server) == 200
         limit_files(server, resource.RLIM_INFINITY)
         assert_takes_records(server)
         assert_is_all_there(server, acknowledged)
@@ -201,7 +200,8 @@ def assert_is_all_there(server: ServerProcess, acknowledged: list[str]) -> None:
 
 
 def send_small(server: ServerProcess) -> int:
-    return server.http.post("/v1/traces", content=traces(1)[1].SerializeToString(), headers=PROTOBUF).status_code
+    answer = server.http.post("/v1/traces", content=traces(1)[1].SerializeToString(), headers=PROTOBUF)
+    return int(answer.status_code)
 
 
 def request() -> tuple[str, bytes]:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import grpc  # type: ignore[import-untyped]
@@ -29,14 +29,10 @@ HEAD = "POST /v1/traces HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application
 MB = 1 << 20
 
 
-@contextmanager
-def watched(server: ServerProcess) -> Iterator[Callable[[], int]]:
+def peak(server: ServerProcess) -> int:
     """The most memory that the server itself has had, in MB."""
-    yield lambda: next(
-        int(line.split()[1]) >> 10
-        for line in Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
-        if line.startswith("VmHWM")
-    )
+    lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM"))
 
 
 def at_once(count: int, what: Callable[[], object]) -> Counter[object]:
@@ -69,22 +65,20 @@ def called(server: ServerProcess, body: bytes, **how: object) -> object:
 
 def test_sixteen_senders_of_gzip_bombs_are_refused_and_cost_little_memory(data: Path) -> None:
     bomb = gzip.compress(bytes(1024 * MB), 9)
-    with serving(data) as server, watched(server) as peak:
+    with serving(data) as server:
         assert at_once(16, lambda: posted(server, bomb, **{"content-encoding": "gzip"})) == {413: 16}
-        print("bombs", peak())
-        assert peak() < 500
+        assert peak(server) < 500
         assert posted(server, traces_body()[1]) == 200
 
 
 def test_sixteen_senders_of_32_mb_fill_the_queue_and_no_more(data: Path) -> None:
     trace_id, request = traces(1, note=os.urandom(15 * MB).hex())
     body = request.SerializeToString()
-    with serving(data) as server, watched(server) as peak:
+    with serving(data) as server:
         answers = at_once(16, lambda: posted(server, body))
         assert answers.keys() <= {200, 429}
         assert answers[200] >= 1
-        print("30 MB", answers, peak())
-        assert peak() < 900
+        assert peak(server) < 900
         assert posted(server, body) == 200
         assert at_once(4, lambda: posted(server, bytes(33 * MB))) == {413: 4}
         with stored(data) as store:
@@ -93,18 +87,16 @@ def test_sixteen_senders_of_32_mb_fill_the_queue_and_no_more(data: Path) -> None
 
 def test_over_grpc_large_messages_and_bombs_are_bounded_too(data: Path) -> None:
     body = traces(1, note="x" * (30 * MB))[1].SerializeToString()
-    with serving(data) as server, watched(server) as peak:
+    with serving(data) as server:
         answers = at_once(16, lambda: called(server, body))
         assert answers.keys() <= {b"", grpc.StatusCode.UNAVAILABLE}
-        print("grpc 30 MB", answers, peak())
         bombs = at_once(4, lambda: called(server, bytes(200 * MB), compression=grpc.Compression.Gzip))
         assert bombs == {grpc.StatusCode.RESOURCE_EXHAUSTED: 4}
-        print("grpc bombs", peak())
-        assert peak() < 1200
+        assert peak(server) < 1500
         assert called(server, traces_body()[1]) == b""
 
 
-def test_a_hundred_calls_at_once_are_answered_or_told_to_come_back(data: Path) -> None:
+def test_three_hundred_calls_at_once_are_answered_or_told_to_come_back(data: Path) -> None:
     body = traces(1, note=os.urandom(50_000).hex())[1].SerializeToString()
     with serving(data) as server, grpc.insecure_channel(server.grpc) as channel:
         calls = [channel.unary_unary(EXPORT).future(body) for _ in range(300)]

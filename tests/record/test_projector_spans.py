@@ -11,8 +11,10 @@ from agent_traces import request_of, session_requests
 
 from dashcam.contracts.chat import ChatMessage, ChatSession
 from dashcam.dialects.otlp import wire
+from dashcam.record import projector
 from dashcam.record.projector import GROUP, project_all, project_some
-from dashcam.store.base import Batch, Context, SessionFilter
+from dashcam.record.traces import Judged
+from dashcam.store.base import Batch, Context, Reader, SessionFilter, TraceLog
 from dashcam.store.sqlite.store import SqliteStore
 
 SAMPLES = Path(__file__).parents[1] / "data" / "otlp"
@@ -203,3 +205,27 @@ def test_a_group_of_traces_at_a_time_leaves_the_rest_for_the_next(store: SqliteS
     project_all(store)
     assert store.lag().projected == store.lag().seq
     assert project_some(store) == 0
+
+
+def test_a_trace_that_cannot_be_judged_stops_no_other(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong with one, the others become sessions, the log goes on, and it is told."""
+    send(store, "openinference-langchain")
+    (session,) = store.sessions(SessionFilter())
+    poisoned = store.traces(session.session_id)[0].trace_id
+    store.forget_projections()
+    send(store, "traceloop")
+    whole = projector.judge
+
+    def judge(reader: Reader, trace_id: str, log: TraceLog) -> Judged:
+        if trace_id == poisoned:
+            raise ZeroDivisionError
+        return whole(reader, trace_id, log)
+
+    monkeypatch.setattr(projector, "judge", judge)
+    store.forget_projections()
+    told: list[str] = []
+    while projector.project_some(store, refused=lambda trace_id, error: told.append(trace_id)):
+        pass
+    assert told == [poisoned]
+    assert [session.session_id for session in store.sessions(SessionFilter())] == ["sess-tl-1"]
+    assert store.lag().projected == store.lag().seq

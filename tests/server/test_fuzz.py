@@ -9,6 +9,7 @@ import socket
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +22,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from sent import JSON, PROTOBUF, START, traces_body
 from server_process import ServerProcess, eventually, serving
+
+import dashcam
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +89,8 @@ def read_everything(server: ServerProcess) -> int:
         answer = server.http.get(path)
         assert answer.status_code in (200, 404), (path, answer.text)
         if answer.headers["content-type"] == "application/json":
-            json.loads(answer.content)
+            with suppress(RecursionError):  # what was recorded is as deep as it is
+                json.loads(answer.content)
     return len(sessions) + len(traces)
 
 
@@ -210,6 +214,30 @@ def test_json_that_is_nearly_otlp(server: ServerProcess) -> None:
     told = [send(server, "/v1/traces", json.dumps(shaped(chance)).encode(), JSON) for _ in range(600)]
     assert set(told) == {200, 400}
     assert told.count(200) > 50
+    read_everything(server)
+
+
+def test_journals_with_something_wrong_in_them(server: ServerProcess, tmp_path: Path) -> None:
+    """Lines of a recorder with bits turned, each way its own segment; numbers and nesting that only some can read."""
+    dashcam.configure(data=tmp_path, url="")
+    try:
+        with dashcam.record_session("chat", agent="helper") as session:
+            for number in range(4):
+                session.user(f"question {number}")
+                session.assistant("answer", model="gpt-4o", system_prompt="Be brief.")
+    finally:
+        dashcam.configure()
+    lines = b"".join(file.read_bytes() for file in sorted(tmp_path.rglob("*.jsonl")))
+    assert lines.count(b"\n") > 20
+    chance = random.Random(6)
+    bodies = [mutated(chance, lines, lines) for _ in range(150)]
+    call = b'{"session_id":"s%d","trace_id":"t%d","step":1,"kind":"user","operation":"model_call","model":"m",'
+    for depth in (*range(0, 900, 100), *range(900, 1000, 4)):  # just below, and just beyond, what can be read
+        said = b'"ts":"2026-01-01T00:00:00Z","input_tokens":%s,"cost_usd":1e308,"settings":' % (b"9" * (depth % 40 + 1))
+        bodies.append(call % (depth, depth) + said + b'{"a":' * depth + b"1" + b"}" * depth + b"}\n")
+    for number, body in enumerate(bodies):
+        headers = {"X-Dashcam-Segment": f"fuzzed-{number}.jsonl", "X-Dashcam-Offset": "0"}
+        send(server, "/v1/records", body, headers | {"content-type": "application/x-ndjson"})
     read_everything(server)
 
 

@@ -40,10 +40,10 @@ class Pipeline:
         self._writer.shutdown()
 
     def _judge(self, trace_ids: list[str]) -> dict[str, Judged]:
-        judged = judge_all(self._reader, trace_ids)
+        judged = judge_all(self._reader, trace_ids, self._refused)
         written = self._wait()
         stale = [trace_id for trace_id, each in judged.items() if _concern(each, written)] if written else []
-        return judged | judge_all(self._reader, stale) if stale else judged
+        return judged | judge_all(self._reader, stale, self._refused) if stale else judged
 
     def _write(self, judged: dict[str, Judged], cursor: str) -> None:
         self._under_way = (self._writer.submit(self._replace, judged, cursor), judged)
@@ -51,7 +51,7 @@ class Pipeline:
     def _replace(self, judged: dict[str, Judged], cursor: str) -> None:
         replace(self._store, judged, cursor, self._refused)
         if others := concerned(self._store, judged.values()):
-            replace(self._store, judge_all(self._store, sorted(others)), cursor, self._refused)
+            replace(self._store, judge_all(self._store, sorted(others), self._refused), cursor, self._refused)
 
     def _wait(self) -> list[Judged]:
         """What was being written, once it is."""

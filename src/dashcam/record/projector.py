@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 from dashcam.contracts.call import ModelCall
 from dashcam.contracts.event import REDACTED, Event
 from dashcam.contracts.identity import MARKS
-from dashcam.errors import RecordRefused
+from dashcam.errors import RecordRefused, StoreError
 from dashcam.record.trace_rows import EVER
 from dashcam.record.trace_tools import left_open
 from dashcam.record.traces import Judged
@@ -28,7 +29,9 @@ _TEXTS = ("span_id", "message_id", "provider", "wire", "response_id", "stop_reas
 UNANSWERED = "no answer was recorded"
 GROUP = 25  # traces that are replaced in one transaction, so that who appends waits for about 20 ms at most
 
-Refused = Callable[[str, RecordRefused], None]
+Refused = Callable[[str, Exception], None]
+
+_logger = logging.getLogger("dashcam")
 
 
 def project_all(store: Store, *, group: int = GROUP) -> int:
@@ -45,16 +48,32 @@ def project_some(store: Store, *, group: int = GROUP, refused: Refused | None = 
     A trace that the store refuses to hold is told to `refused` and stays without a session; its log is complete.
     """
     page = store.unprojected(limit=group)
-    judged = judge_all(store, page.trace_ids)
+    judged = judge_all(store, page.trace_ids, refused)
     replace(store, judged, page.cursor, refused)
     if others := concerned(store, judged.values()):
-        replace(store, judge_all(store, sorted(others)), page.cursor, refused)
+        replace(store, judge_all(store, sorted(others), refused), page.cursor, refused)
     return len(page.trace_ids)
 
 
-def judge_all(store: Reader, trace_ids: Sequence[str]) -> dict[str, Judged]:
-    """Everything that follows from the logs of these traces, and the traces that each concerns."""
-    return {trace_id: judge(store, trace_id, log) for trace_id, log in store.trace_logs(trace_ids).items()}
+def judge_all(store: Reader, trace_ids: Sequence[str], refused: Refused | None = None) -> dict[str, Judged]:
+    """Everything that follows from the logs of these traces, and the traces that each concerns.
+
+    One that nobody thought of is not to stop the others: it stays without a session, and is told.
+    """
+    judged: dict[str, Judged] = {}
+    for trace_id, log in store.trace_logs(trace_ids).items():
+        try:
+            judged[trace_id] = judge(store, trace_id, log)
+        except StoreError:
+            raise  # not the trace's fault: it is tried again
+        except Exception as error:
+            judged[trace_id] = Judged()
+            (refused or _tell)(trace_id, error)
+    return judged
+
+
+def _tell(trace_id: str, error: Exception) -> None:
+    _logger.error("trace %s stays without a session: %s: %s", trace_id, type(error).__name__, error)
 
 
 def concerned(store: Reader, judged: Iterable[Judged]) -> set[str]:
@@ -78,8 +97,7 @@ def replace(store: Store, judged: dict[str, Judged], cursor: str, refused: Refus
             return
         (trace_id,) = judged
         store.replace({trace_id: Projection()}, cursor=cursor)
-        if refused is not None:
-            refused(trace_id, error)
+        (refused or _tell)(trace_id, error)
 
 
 def judge(store: Reader, trace_id: str, log: TraceLog) -> Judged:

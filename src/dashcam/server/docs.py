@@ -82,7 +82,7 @@ class PlainPage(OpenAPIRenderPlugin):
                     tag = next(iter(item[method].get("tags", ())), "")
                     groups[_GROUPS.get(tag, "More")].append(_operation(path, method, item[method]))
         titles = [title for title in (*_GROUPS.values(), "More") if title in groups]
-        links = "".join(f'<a href="#{number}">{title}</a>' for number, title in enumerate(titles))
+        links = "".join(f'<a href="/docs#{number}">{title}</a>' for number, title in enumerate(titles))
         sections = (
             f'<h2 id="{number}">{title}</h2>{"".join(groups[title])}' for number, title in enumerate(titles)
         )  # fmt: skip
@@ -113,7 +113,9 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
         f'<p><span class="quiet">Answers</span> {escape(answers)}</p>',
     ]
     head = f'<b class="{method}">{method.upper()}</b><code>{escape(path)}</code>'
-    summary = f"<summary>{head}<span>{_text(operation.get('summary') or '')}</span></summary>"
+    said = operation.get("summary") or ""
+    label = escape(f"{method.upper()} {path}: {said}")  # what is set apart by columns is read aloud as one word
+    summary = f'<summary aria-label="{label}">{head}<span>{_text(said)}</span></summary>'
     return f"<details>{summary}<div>{''.join(lines)}</div></details>"
 
 

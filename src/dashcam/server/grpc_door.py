@@ -1,7 +1,7 @@
 """OTLP over gRPC: the same three services, on the same event loop, with the messages as raw bytes.
 
-To gRPC the methods are streams of one message. Only so it is ours to say when that is read: after who sends it is
-known, a few at a time since none says its size before, and not for longer than a body over HTTP.
+To gRPC the methods are streams of one message. Only so it is ours to say how long that may take, and that one call too
+many comes back later: gRPC's own limit would answer what senders take for a refusal.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from dashcam.server.otlp import response_message
 from dashcam.server.state import Server
 from dashcam.server.writing import Delivery, Outcome
 
-CONCURRENT = 64  # calls at once
-READ = 8  # of them whose message is being read; each may take as much memory as the largest body
+CONCURRENT = 64  # calls at once; each may hold one message in memory
 _SERVICE = "/opentelemetry.proto.collector.{}.v1.{}Service/Export"
 _METHODS: dict[str, Signal] = {
     _SERVICE.format("trace", "Trace"): "traces",
@@ -35,7 +34,6 @@ class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(self, server: Server) -> None:
         self._server = server
         self._open = 0
-        self._reading = asyncio.Semaphore(READ)
 
     def service(self, details: Any) -> Any:
         signal = _METHODS.get(details.method)
@@ -48,22 +46,28 @@ class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]
         return grpc.stream_unary_rpc_method_handler(export)
 
     async def _export(self, signal: Signal, messages: AsyncIterator[bytes], context: Any) -> bytes:
-        metrics = self._server.metrics
+        requests = self._server.metrics.requests
+        try:
+            outcome = await self._admit(signal, messages, context)
+        except DashcamError as error:
+            problem = problem_of(error)  # and no more of the error, which keeps the message in memory
+        else:
+            requests.labels(f"grpc {signal}", "200").inc()
+            return response_message(signal, outcome, "protobuf")
+        requests.labels(f"grpc {signal}", str(problem.status)).inc()
+        details = (("grpc-status-details-bin", status_message(problem)),)
+        await context.abort(_CODES[problem.code], problem.message, details)
+        raise AssertionError  # abort has raised
+
+    async def _admit(self, signal: Signal, messages: AsyncIterator[bytes], context: Any) -> Outcome:
+        caller = self._server.doorman.admit(headers_of(context.invocation_metadata() or ()), "ingest")
+        if self._open >= CONCURRENT:
+            raise TooBusy(f"{self._open} calls are open, and no more are taken at once. Try again in a moment.")
         self._open += 1
         try:
-            caller = self._server.doorman.admit(headers_of(context.invocation_metadata() or ()), "ingest")
-            if self._open > CONCURRENT:
-                raise TooBusy(f"{CONCURRENT} calls are open, and no more are taken at once. Try again in a moment.")
-            outcome = await self._deliver(caller.project, signal, messages)
-        except DashcamError as error:
-            problem = problem_of(error)
-            metrics.requests.labels(f"grpc {signal}", str(problem.status)).inc()
-            details = (("grpc-status-details-bin", status_message(problem)),)
-            await context.abort(_CODES[problem.code], problem.message, details)
+            return await self._deliver(caller.project, signal, messages)
         finally:
             self._open -= 1
-        metrics.requests.labels(f"grpc {signal}", "200").inc()
-        return response_message(signal, outcome, "protobuf")
 
     async def _deliver(self, project: str, signal: Signal, messages: AsyncIterator[bytes]) -> Outcome:
         server, held = self._server, self._server.ingest.held
@@ -78,7 +82,7 @@ class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     async def _read(self, messages: AsyncIterator[bytes]) -> bytes:
         try:
-            async with asyncio.timeout(self._server.limits.body_seconds), self._reading:
+            async with asyncio.timeout(self._server.limits.body_seconds):
                 return await anext(messages)
         except TimeoutError:
             raise TooSlow(self._server.limits.body_seconds) from None

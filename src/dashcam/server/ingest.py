@@ -121,7 +121,7 @@ class Ingest:
             body = inflate(delivery.body, delivery.encoding, self._limits.inflated)
             received = self._receive(delivery, body)
         except DashcamError as error:
-            delivery.answer.set_exception(error)
+            delivery.answer.set_exception(error.with_traceback(None))  # in its frames is all of the body, decompressed
         except MemoryError:
             delivery.answer.set_exception(StoreError("There is not enough memory for this. Send less at once."))
         except Exception as error:  # data that nobody thought of: its sender's alone

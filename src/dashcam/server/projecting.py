@@ -17,7 +17,6 @@ import threading
 import time
 from pathlib import Path
 
-from dashcam.errors import RecordRefused
 from dashcam.record.pipeline import Pipeline
 from dashcam.sdk.settings import settings_from
 from dashcam.server.logs import form, set_up, tell
@@ -157,7 +156,7 @@ class _Desk:
         self.reader.close()
         self.store.close()
 
-    def _refused(self, trace_id: str, error: RecordRefused) -> None:
+    def _refused(self, trace_id: str, error: Exception) -> None:
         tell("trace without a session", logging.ERROR, error=error, trace_id=trace_id)
 
 

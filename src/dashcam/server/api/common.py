@@ -46,7 +46,8 @@ def caller_of(request: Request[Any, Any, Any], right: Right = "read") -> Caller:
 def store_of(request: Request[Any, Any, Any]) -> Iterator[SpannedReader]:
     """The store of the caller's project, for who may read it. To ask for a project doesn't make it."""
     caller, projects = caller_of(request), request.app.state.server.projects
-    if caller.key_id is None and "project" in request.query_params and caller.project not in projects.found():
+    asked = caller.key_id is None and "project" in request.query_params
+    if asked and not projects.settings(caller.project).folder.is_dir():
         raise NotFound(f"There is no project {caller.project!r} here. See /api/projects for those that there are.")
     with projects.reader(caller.project) as store:
         yield store
