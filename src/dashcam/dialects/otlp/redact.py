@@ -1,12 +1,12 @@
 """Secrets out of spans and log records, before anything reaches a disk.
 
-What the Redactor says counts. Most spans hold no secret: they pass a quick look (`screen.py`) and are never turned
-into dicts.
+What the Redactor says counts. Most requests and spans hold no secret: they pass a quick look (`calm.py`) and never
+come here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
@@ -15,13 +15,10 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from dashcam.dialects.otlp.decode import value_of
-from dashcam.dialects.otlp.screen import Screen, screen_of
 from dashcam.sdk.redaction import Redactor
 from dashcam.sdk.redaction.walk import LABELLED, LABELS
 
 _INT64 = 2**63
-# An empty text is as plain as a number.
-_PLAIN = frozenset(("bool_value", "int_value", "double_value", "string_value", "string_value_strindex", None))
 _SPAN_TEXTS, _LOG_TEXTS, _STATUS_TEXTS = ("name", "trace_state"), ("event_name", "severity_text"), ("message",)
 
 
@@ -71,7 +68,7 @@ def _redact_attributes(
     message: Span | Span.Event | Span.Link | LogRecord | Resource | InstrumentationScope, redactor: Redactor
 ) -> bool:
     attributes = message.attributes
-    if not redactor.asks_host and _are_harmless(attributes, screen_of(redactor)):
+    if not attributes:
         return False
     given = _fields(attributes, redactor)
     clean = _applied(given, redactor)
@@ -88,36 +85,6 @@ def _redact_attributes(
             attribute.value.CopyFrom(_any_value(after[1]))
             found = True
     return found
-
-
-# The quick way: whatever it lets through, the walk would let through too.
-
-
-def _are_harmless(attributes: Iterable[KeyValue], screen: Screen) -> bool:
-    names, passes = screen.names, screen.passes
-    for attribute in attributes:
-        if (key := attribute.key) not in names and not screen.trusts(key):
-            return False
-        value = attribute.value
-        if text := value.string_value:
-            if not passes(text):
-                return False
-        elif (kind := value.WhichOneof("value")) not in _PLAIN and not (
-            kind == "array_value" and _is_harmless_list(value.array_value.values, passes)
-        ):
-            return False
-    return True
-
-
-def _is_harmless_list(items: Iterable[AnyValue], passes: Callable[[str], bool]) -> bool:
-    """A list of texts and plain values; what is nested deeper is for the walk."""
-    for item in items:
-        if text := item.string_value:
-            if not passes(text):
-                return False
-        elif item.WhichOneof("value") not in _PLAIN:
-            return False
-    return True
 
 
 # The walk

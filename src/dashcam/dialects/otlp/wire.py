@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as LogMessage
 from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs, SeverityNumber
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
@@ -22,6 +22,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
 from dashcam.contracts.span import LogRecord, Ref, Span, Status
+from dashcam.dialects.otlp.calm import calm_of
 from dashcam.dialects.otlp.json_form import read_json
 from dashcam.dialects.otlp.offload import LIMIT, take_out
 from dashcam.dialects.otlp.redact import redact
@@ -72,7 +73,7 @@ def count_metrics(request: ExportMetricsServiceRequest) -> int:
 
 def receive_traces(request: ExportTraceServiceRequest, redactor: Redactor | None) -> Received:
     """The spans of a request, which is used up by this."""
-    kept = _Kept(redactor)
+    kept = _Kept(_needed(redactor, request))
     for block in request.resource_spans:
         scopes = list(block.scope_spans)
         del block.scope_spans[:]
@@ -88,7 +89,7 @@ def receive_traces(request: ExportTraceServiceRequest, redactor: Redactor | None
 
 def receive_logs(request: ExportLogsServiceRequest, redactor: Redactor | None) -> Received:
     """The log records of a request, which is used up by this."""
-    kept = _Kept(redactor)
+    kept = _Kept(_needed(redactor, request))
     for block in request.resource_logs:
         scopes = list(block.scope_logs)
         del block.scope_logs[:]
@@ -100,6 +101,13 @@ def receive_logs(request: ExportLogsServiceRequest, redactor: Redactor | None) -
             for record in records:
                 kept.log(record, block.resource, around)
     return kept.received()
+
+
+def _needed(redactor: Redactor | None, message: Any) -> Redactor | None:
+    """The redactor, unless a quick look at the message says that it would find nothing."""
+    if redactor is None or calm_of(redactor).is_calm(message.SerializeToString()):
+        return None
+    return redactor
 
 
 class _Around(msgspec.Struct, frozen=True):
@@ -125,20 +133,20 @@ class _Kept:
 
     def around(self, block: ResourceSpans | ResourceLogs, scopes: Any, scope: Any, *, redacted: bool) -> _Around:
         """The block with this scope alone."""
-        if self._redactor and scope.HasField("scope"):
-            redacted |= redact(scope.scope, self._redactor)
+        if scope.HasField("scope"):
+            redacted |= self.clean(scope.scope)
         scopes.append(scope)
         raw = block.SerializeToString()
         del scopes[:]
         return _Around(raw, type(block), redacted)
 
-    def clean(self, resource: Resource) -> bool:
-        return self._redactor is not None and redact(resource, self._redactor)
+    def clean(self, message: SpanMessage | LogMessage | Resource | InstrumentationScope) -> bool:
+        """Take secrets out of a message; say whether there was one."""
+        redactor = _needed(self._redactor, message)
+        return redactor is not None and redact(message, redactor)
 
     def span(self, message: SpanMessage, around: _Around) -> None:
-        redacted = around.redacted
-        if self._redactor is not None:
-            redacted |= redact(message, self._redactor)
+        redacted = around.redacted | self.clean(message)
         trace_id, span_id, parent_id = message.trace_id, message.span_id, message.parent_span_id
         start, end, name = message.start_time_unix_nano, message.end_time_unix_nano, message.name
         if wrong := _unjoinable(trace_id, span_id, start, end):
@@ -169,9 +177,7 @@ class _Kept:
         )
 
     def log(self, message: LogMessage, resource: Resource, around: _Around) -> None:
-        redacted = around.redacted
-        if self._redactor is not None:
-            redacted |= redact(message, self._redactor)
+        redacted = around.redacted | self.clean(message)
         told = _texts(message.attributes)
         name = told.get("event.name") or message.event_name
         trace_id = _trace_of(message, name, told, resource)

@@ -49,7 +49,7 @@ class Redactor:
         self.failures = 0
         self._function = rules.function
         self._credentials = rules.credentials
-        self._keys = frozenset(filter(None, map(names.squash, rules.keys)))
+        self.keys = frozenset(filter(None, map(names.squash, rules.keys)))
         self.sieve = Sieve(chosen_by(rules))
         self.innocent: set[str] = set()
         self._clean: set[str] = set()
@@ -118,7 +118,7 @@ class Redactor:
 
     def judge(self, name: str) -> Secrecy:
         """As `secrecy_of`, without remembering."""
-        if self._keys and names.squash(name) in self._keys:
+        if self.keys and names.squash(name) in self.keys:
             return Secrecy.ANY
         return names.secrecy_of(name[-MAX_NAME:]) if self._credentials else Secrecy.NONE
 
