@@ -245,7 +245,7 @@ def test_an_exception_that_is_a_record_of_its_own_is_the_error() -> None:
         ({"prompt_tokens": 10, "completion_tokens": 5}, Usage(input=10, output=5)),
         ({"output_tokens": 34, "reasoning_tokens": 8}, Usage(output=26, reasoning=8)),
         ({"output_tokens": 34, "details.reasoning_tokens": 8}, Usage(output=26, reasoning=8)),
-        ({"input_tokens": 10, "cache_read.input_tokens": 64}, Usage(cache_read=64)),
+        ({"input_tokens": 10, "cache_read.input_tokens": 64}, Usage(input=10, cache_read=64)),
         ({"input_tokens": "12", "output_tokens": 3.0}, Usage(input=12, output=3)),
         ({"input_tokens": -5, "output_tokens": True}, None),
         ({"input_tokens": 2**70}, None),

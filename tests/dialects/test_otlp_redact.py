@@ -207,6 +207,21 @@ def test_attributes_that_are_calm_would_stay_as_they_are(told: list[KeyValue]) -
         assert not redact(message, redactor), "what is clean stays clean"
 
 
+@pytest.mark.parametrize("key", ["api:key", "config::api::key", "db=pass", "x-api-key", "API KEY 2", "p.a.s.s.w.o.r.d"])
+def test_a_name_is_a_name_however_it_is_written(key: str) -> None:
+    redactor = Redactor(Redaction())
+    for told in (
+        KeyValue(key=key, value=AnyValue(string_value="hunter2hunter2")),
+        KeyValue(
+            key="headers", value=array(array(AnyValue(string_value=key), AnyValue(string_value="hunter2hunter2")))
+        ),
+        KeyValue(key="headers", value=kvlist((key, AnyValue(string_value="hunter2hunter2")))),
+    ):
+        message = span(attributes=[told])
+        is_calm = calm_of(redactor).is_calm(message.SerializeToString())
+        assert not (redact(message, redactor) and is_calm)
+
+
 def test_a_shape_of_the_hosts_own_is_never_called_calm() -> None:
     redactor = Redactor(Redaction(keys=("employee number",)))
     named = span(attributes=[KeyValue(key="Employee-Number", value=AnyValue(string_value="4711"))])

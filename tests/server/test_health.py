@@ -79,7 +79,7 @@ def test_the_log_is_one_json_line_an_event_without_payloads(data: Path) -> None:
         server.http.post("/v1/traces", content=b"\xffpayload-of-mine", headers=PROTOBUF)
         server.stop()
         lines = [msgspec.json.decode(line) for line in server.said.splitlines()]
-        assert [line["event"] for line in lines] == ["listening", "stopping", "stopped"]
+        assert [line["event"] for line in lines] == ["listening", "refused", "stopping", "stopped"]
         assert all({"ts", "level"} <= line.keys() for line in lines)
         assert "payload-of-mine" not in server.said
 

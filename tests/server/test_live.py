@@ -45,6 +45,8 @@ def told(stream: httpx.Response) -> Iterator[tuple[int, str, dict[str, Any]]]:
     assert stream.headers["content-type"].startswith("text/event-stream")
     said: dict[str, str] = {}
     for line in stream.iter_lines():
+        if line.startswith(":"):
+            continue
         if line:
             name, _, value = line.partition(": ")
             said[name] = value

@@ -15,7 +15,7 @@ from dashcam.errors import SettingsError
 
 
 def search(
-    words: Annotated[str, typer.Argument(metavar="WORDS", help="What a part holds: words, or how they begin.")],
+    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="What a part holds: words, or how they begin.")],
     session: Annotated[str | None, typer.Option(metavar="SESSION_ID", help="Only in this session.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, metavar="N", help="How many.")] = 50,
     data: Data = None,
@@ -23,10 +23,11 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Find what was said, thought, asked of tools and answered by them, the newest first."""
-    if not any(map(str.isalnum, words)):
-        raise SettingsError(f"{words!r:.40} holds no word to look for.")
+    wanted = " ".join(words)
+    if not any(map(str.isalnum, wanted)):
+        raise SettingsError(f"{wanted!r:.40} holds no word to look for.")
     with reader_of(settings_of(data, project)) as store:
-        hits = store.search(words, session_id=session, limit=limit)
+        hits = store.search(wanted, session_id=session, limit=limit)
     if as_json:
         print_json([hit.plainly() for hit in hits])
         return

@@ -81,8 +81,10 @@ def serve(
 def _greet(listening: Listening) -> None:
     lines = [
         f"Dashcam serves {listening.data} (project {listening.project}) at {listening.url}",
-        f"  OTLP/HTTP  OTEL_EXPORTER_OTLP_ENDPOINT={listening.otlp or listening.url}",
-        f"  OTLP/gRPC  OTEL_EXPORTER_OTLP_ENDPOINT={listening.grpc}" if listening.grpc else "",
+        f"  OTLP/HTTP  OTEL_EXPORTER_OTLP_ENDPOINT={listening.url}",
+        f"  OTLP/gRPC  OTEL_EXPORTER_OTLP_PROTOCOL=grpc OTEL_EXPORTER_OTLP_ENDPOINT={listening.grpc}"
+        if listening.grpc
+        else "",
         f"  Langfuse   LANGFUSE_BASE_URL={listening.url}",
         f"  Logfire    LOGFIRE_BASE_URL={listening.url}",
         f"  Dashcam    DASHCAM_URL={listening.url}",

@@ -60,16 +60,22 @@ def judge_all(store: Reader, trace_ids: Sequence[str], refused: Refused | None =
 
     One that nobody thought of is not to stop the others: it stays without a session, and is told.
     """
+    try:
+        logs = store.trace_logs(trace_ids)
+    except StoreError:
+        logs = {}  # one of them is damaged, or none can be read
     judged: dict[str, Judged] = {}
-    for trace_id, log in store.trace_logs(trace_ids).items():
+    failed: dict[str, Exception] = {}
+    for trace_id in trace_ids:
         try:
-            judged[trace_id] = judge(store, trace_id, log)
-        except StoreError:
-            raise  # not the trace's fault: it is tried again
+            judged[trace_id] = judge(store, trace_id, logs.get(trace_id) or store.trace_logs([trace_id])[trace_id])
         except Exception as error:
-            judged[trace_id] = Judged()
-            (refused or _tell)(trace_id, error)
-    return judged
+            failed[trace_id] = error
+    if not judged and (faults := [fault for fault in failed.values() if isinstance(fault, StoreError)]):
+        raise faults[0]  # not the fault of a trace: they are tried again
+    for trace_id, fault in failed.items():
+        (refused or _tell)(trace_id, fault)
+    return judged | dict.fromkeys(failed, Judged())
 
 
 def _tell(trace_id: str, error: Exception) -> None:

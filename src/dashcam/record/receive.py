@@ -20,6 +20,7 @@ from dashcam.store.base import Batch, Context, Source, Store
 Form = Literal["protobuf", "json"]
 Signal = Literal["traces", "logs", "metrics"]
 
+MOST_SCORES = 10_000  # of one request
 MOST_FAULTS = 10  # told one by one
 OTLP = "otlp"  # the segment of what came over OTLP and belongs to nothing
 
@@ -88,6 +89,8 @@ def receive_scores(body: bytes, redactor: Redactor) -> Receipt:
             f"The body is no JSON: {error}. Send one score as an object, or a list of them."
         ) from None
     is_list = isinstance(posted, list)
+    if is_list and len(posted) > MOST_SCORES:
+        raise UnreadableInput(f"The body holds {len(posted):,} scores. Send at most {MOST_SCORES:,} at once.")
     logs: list[LogRecord] = []
     ids, faults = [], []
     for score in posted if is_list else [posted]:

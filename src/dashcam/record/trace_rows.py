@@ -140,8 +140,9 @@ class Rows:
                 self._part(message_id, key, index, {"type": "step-start"}, since, since)
                 index += 1
             for part, step in parts:
-                ended = until if step is None else max(since, step.end // _MILLI)
-                self._part(message_id, key, index, part, since, ended)
+                began = since if step is None else max(at, step.start // _MILLI)
+                ended = until if step is None else max(began, step.end // _MILLI)
+                self._part(message_id, key, index, part, began, ended)
                 index += 1
                 end = max(end, ended)
             end = max(end, until)

@@ -11,18 +11,17 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-from litestar import Request
-from litestar.di import NamedDependency, Provide
-from litestar.params import QueryParameter
 
 from dashcam.errors import AccessDenied, SettingsError
 from dashcam.server.origins import check_host, check_origin, is_loopback
-from dashcam.store.control import PREFIX, RIGHTS, Control, check_project
+from dashcam.store.control import PREFIX, Control, check_project
 
 BEARER = "Bearer"
+_KEYLESS = frozenset(("ingest", "read"))  # what everybody on this machine may, where no key is asked for
+_DEEDS = {"ingest": "send records", "read": "read", "admin": "manage this project"}
 BEARER_OR_BASIC = 'Bearer, Basic realm="dashcam"'  # for routes of clients that know only Basic
 
 
@@ -32,10 +31,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     project: str
     rights: frozenset[str]
     key_id: str | None = None  # None: came without a key, from this machine
-
-
-Admitted = NamedDependency[Caller]
-_Project = Annotated[str | None, QueryParameter(description="The project; with a key, it can only be the key's own.")]
 
 
 class Doorman:
@@ -65,7 +60,7 @@ class Doorman:
         try:
             offered = _key_in(headers)
             if offered is None:
-                return self._without_key(headers, project, method)
+                return self._without_key(headers, right, project, method)
             return self._with_key(offered, headers, right, project, method)
         except AccessDenied as error:
             if error.status == 401:
@@ -74,14 +69,19 @@ class Doorman:
                 self.refused[error.status] += 1
             raise
 
-    def _without_key(self, headers: Mapping[str, str], project: str | None, method: str) -> Caller:
+    def _without_key(self, headers: Mapping[str, str], right: str, project: str | None, method: str) -> Caller:
         if not self._keyless:
             raise AccessDenied(
                 "This needs a key. Make one with: dashcam keys create, and send it as Authorization: Bearer KEY."
             )
         check_host(headers)
         check_origin(headers, method)
-        return Caller(project=self._project if project is None else check_project(project), rights=frozenset(RIGHTS))
+        if right not in _KEYLESS:  # a key that somebody made so would open the door long after
+            raise AccessDenied(
+                f"To {_DEEDS[right]} takes a key with that right. Make one with: dashcam keys create --right {right}",
+                status=403,
+            )
+        return Caller(project=self._project if project is None else check_project(project), rights=_KEYLESS)
 
     def _with_key(
         self, offered: _Offered, headers: Mapping[str, str], right: str, project: str | None, method: str
@@ -154,19 +154,6 @@ def check_start(host: str, control: Control, require_key: bool) -> None:
             f"{where}, and there is no active key in {control.path}. Make one with: dashcam keys create, and start "
             "again; or serve on 127.0.0.1, for this machine alone."
         )
-
-
-def provide_caller(right: str, *, challenge: str = BEARER) -> Provide:
-    """`dependencies={"caller": provide_caller("read")}`: a route with `caller: Admitted` is for who has this right.
-
-    The Doorman is `app.state.doorman`; `?project=` may name the project.
-    """
-
-    def caller(request: Request[Any, Any, Any], project: _Project = None) -> Caller:
-        doorman: Doorman = request.app.state.doorman
-        return doorman.admit(request.headers, right, project, method=request.method, challenge=challenge)
-
-    return Provide(caller, sync_to_thread=False)
 
 
 def list_projects(data: Path) -> list[str]:

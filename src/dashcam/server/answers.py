@@ -62,16 +62,32 @@ def _said(error: HTTPException) -> str:
     return error.detail or HTTPStatus(error.status_code).phrase
 
 
+def _told(request: Request[Any, Any, Any], error: Exception) -> Problem:
+    """What to answer; said in the log, too, since a sender's own often says no more than the number."""
+    problem = problem_of(error, request.url.path)
+    if problem.status not in (404, 500):
+        route = request.scope.get("path_template") or request.url.path[:200]
+        tell(
+            "refused",
+            logging.WARNING,
+            status=problem.status,
+            method=request.method,
+            route=route,
+            reason=problem.message,
+        )
+    return problem
+
+
 def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Any error as JSON with one field, `error`: the form of the API, and of docs/wire.md."""
-    problem = problem_of(error, request.url.path)
+    problem = _told(request, error)
     body = msgspec.json.encode({"error": problem.message.encode(errors="replace").decode()})
     return Response(body, status_code=problem.status, headers=problem.headers, media_type="application/json")
 
 
 def answer_status(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Any error as google.rpc.Status, in the form of the request."""
-    problem = problem_of(error, request.url.path)
+    problem = _told(request, error)
     form: Form = "protobuf" if "protobuf" in request.headers.get("content-type", "") else "json"
     if form == "protobuf":
         body = status_message(problem)

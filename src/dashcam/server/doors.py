@@ -23,7 +23,9 @@ async def deliver(
 ) -> Outcome:
     """Take a request's body to the store, and wait until it is there."""
     server: Server = request.app.state.server
-    caller = server.doorman.admit(request.headers, "ingest", method=request.method, challenge=challenge)
+    caller = server.doorman.admit(
+        request.headers, "ingest", request.query_params.get("project"), method=request.method, challenge=challenge
+    )
     encoding = encoding_of(request.headers.get("content-encoding", ""))
     length = request.headers.get("content-length", "")
     async with body_of(request.receive, length, server.limits, server.ingest.held) as body:

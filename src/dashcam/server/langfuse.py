@@ -108,7 +108,9 @@ async def _take(server: Server, caller: Caller, event: dict[str, Any]) -> dict[s
 
 def _caller(request: AnyRequest) -> Caller:
     server: Server = request.app.state.server
-    return server.doorman.admit(request.headers, "ingest", method=request.method, challenge=BEARER_OR_BASIC)
+    return server.doorman.admit(
+        request.headers, "ingest", request.query_params.get("project"), method=request.method, challenge=BEARER_OR_BASIC
+    )
 
 
 ROUTES = (health, projects, create_scores, ingest_batch)

@@ -18,7 +18,7 @@ class Info(msgspec.Struct, frozen=True):
 @get("/v1/info", summary="The project of a token (Logfire)", tags=["logfire"], sync_to_thread=False)
 def info(request: AnyRequest) -> Info:
     server = request.app.state.server
-    caller = server.doorman.admit(request.headers, "ingest", method=request.method)
+    caller = server.doorman.admit(request.headers, "ingest", request.query_params.get("project"), method=request.method)
     return Info(caller.project, str(request.base_url).rstrip("/"))
 
 

@@ -43,11 +43,11 @@ async def export(request: AnyRequest, signal: Signal, challenge: str = BEARER) -
 def response_message(signal: Signal, outcome: Outcome, form: Form) -> bytes:
     """ExportTraceServiceResponse and its like: empty, or with a partial success."""
     if form == "json":
-        if not outcome.rejected:
+        if not outcome.rejected and not outcome.reason:
             return b"{}"
         told = {_REJECTED[signal]: str(outcome.rejected), "errorMessage": outcome.reason}
         return msgspec.json.encode({"partialSuccess": told})
-    if not outcome.rejected:
+    if not outcome.rejected and not outcome.reason:  # a reason alone is a warning, as the standard has it
         return b""
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 

@@ -92,7 +92,7 @@ class Writer:
                     Outcome(
                         records=receipt.records,
                         rejected=receipt.rejected,
-                        reason=receipt.reason,
+                        reason=receipt.reason or _aside(receipt),
                         ids=tuple(receipt.ids),
                         is_list=receipt.is_list,
                     )
@@ -141,6 +141,8 @@ class Writer:
         self._metrics.accepted.labels(what).inc(receipt.records - receipt.rejected)
         self._metrics.rejected.labels(what).inc(receipt.rejected)
         self._metrics.quarantined.labels(what).inc(len(receipt.batch.orphans))
+        if receipt.batch.orphans:
+            tell("quarantined", logging.WARNING, what=what, records=len(receipt.batch.orphans), reason=_aside(receipt))
         self._metrics.redacted.inc(receipt.redacted)
 
     def _refused(self, orphan: Orphan, record: Event | Span | LogRecord) -> None:
@@ -157,3 +159,11 @@ def _fail(deliveries: list[Delivery], error: DashcamError) -> None:
     for delivery in deliveries:
         if not delivery.answer.done():
             delivery.answer.set_exception(error)
+
+
+def _aside(receipt: Receipt) -> str:
+    """What a sender should know of records that are kept and can't be joined."""
+    orphans = receipt.batch.orphans
+    if not orphans:
+        return ""
+    return f"{len(orphans)} kept in quarantine, for example: {orphans[0].reason}. See them with: dashcam orphans"

@@ -78,8 +78,11 @@ def rows(store: Reader, trace_id: str) -> Iterator[SpanRow]:
     spans = store.spans(trace_id)
     logs = by_span_id(log_view(record, store) for record in store.logs(trace_id))
     begun = min((span.start_ns for span in spans), default=0)
+    known = {span.span_id for span in spans}
     for span, depth, lost in _ordered(spans):
-        yield _row(span, depth, begun, read(span_view(span, store), logs.get(span.span_id, ())), lost)
+        reading = read(span_view(span, store), logs.get(span.span_id, ()))
+        if not (reading.pending and reading.stands_for in known):  # Logfire's word for a span that has come meanwhile
+            yield _row(span, depth, begun, reading, lost)
 
 
 def load_span(store: Reader, trace_id: str, span_id: str) -> SpanDetail:

@@ -22,11 +22,11 @@ _MANY = 40  # repetitions that are told apart; beyond that any number
 
 # Rows of the Redactor's table that want a name and a separator behind it: `_NAMED` finds all of them.
 _ASSIGNING = frozenset(("cookie header", "authorization header", "signed URL", "connection string", "XML element"))
-# What may stand inside a name, and between it and its separator.
-_NOISE = "[^A-Za-z0-9:=>]*"
+_NOISE = "[^A-Za-z0-9]*"  # what may stand between the letters of a name
 # As names.secrecy_of judges, and never milder: of several tokens, which are counted everywhere, only named ones count.
 _ALONE = ("token", "pwd", "pwds", "jwt", "jwts", "auth", "bearer", "sig", "signature")
-_SEPARATOR = rf"(?:{_NOISE}[0-9])*{_NOISE}[:=>\x12]"  # \x12: where the name is a key, its value follows
+# Whatever follows: a separator, its value where it is a key, its neighbour where it is the first of a pair.
+_ENDED = rf"(?:{_NOISE}[0-9])*(?:[^A-Za-z0-9]|$)"
 # Letters beyond ASCII that are ASCII letters in another case: a long s, the Kelvin sign, i with a dot and without.
 _FOREIGN = r"\xc5\xbf|\xe2\x84\xaa|\xc4[\xb0\xb1]"
 
@@ -63,10 +63,10 @@ def calm_of(redactor: Redactor) -> Calm:
 
 
 def _named(more: frozenset[str]) -> str:
-    """A name that tells of a secret, however it is written, and a separator."""
+    """A name that tells of a secret, however it is written."""
     plural = f"(?:{_NOISE}s)?"
     names = [_spread(name) + plural for name in ENDINGS] + [_spread(name) for name in (*_ALONE, *more)]
-    return rf"(?i:(?:{'|'.join(names)}){_SEPARATOR})"
+    return rf"(?i:(?:{'|'.join(names)}){_ENDED})"
 
 
 def _spread(name: str) -> str:

@@ -20,6 +20,7 @@ from dashcam.sdk.redaction.walk import LABELLED, LABELS
 
 _INT64 = 2**63
 _SPAN_TEXTS, _LOG_TEXTS, _STATUS_TEXTS = ("name", "trace_state"), ("event_name", "severity_text"), ("message",)
+_SCOPE_TEXTS = ("name", "version")
 
 
 def redact(message: Span | LogRecord | Resource | InstrumentationScope, redactor: Redactor) -> bool:
@@ -33,6 +34,8 @@ def redact(message: Span | LogRecord | Resource | InstrumentationScope, redactor
             found |= _redact_texts(event, ("name",), redactor) | _redact_attributes(event, redactor)
         for link in message.links:
             found |= _redact_texts(link, ("trace_state",), redactor) | _redact_attributes(link, redactor)
+    elif isinstance(message, InstrumentationScope):
+        found |= _redact_texts(message, _SCOPE_TEXTS, redactor)
     elif isinstance(message, LogRecord):
         found |= _redact_texts(message, _LOG_TEXTS, redactor)
         if message.HasField("body"):
@@ -41,7 +44,9 @@ def redact(message: Span | LogRecord | Resource | InstrumentationScope, redactor
 
 
 def _redact_texts(
-    message: Span | Span.Event | Span.Link | Status | LogRecord, names: Iterable[str], redactor: Redactor
+    message: Span | Span.Event | Span.Link | Status | LogRecord | InstrumentationScope,
+    names: Iterable[str],
+    redactor: Redactor,
 ) -> bool:
     found = False
     for name in names:

@@ -106,11 +106,15 @@ def count(attributes: Mapping[str, Any], *keys: str) -> int | None:
 def usage_within(
     sent: int | None, answered: int | None, *, read: int | None, write: int | None, reasoning: int | None
 ) -> Usage | None:
-    """Tokens in parts that don't overlap, where the sums include what came from a cache and what was thought."""
+    """Tokens in parts that don't overlap, where the sums include what came from a cache and what was thought.
+
+    A sum that is smaller than what it should include doesn't include it.
+    """
     if sent is answered is read is write is reasoning is None:
         return None
+    cached = (read or 0) + (write or 0)
     return Usage(
-        input=max(0, (sent or 0) - (read or 0) - (write or 0)),
+        input=(sent or 0) - (cached if (sent or 0) >= cached else 0),
         output=max(0, (answered or 0) - (reasoning or 0)),
         reasoning=reasoning or 0,
         cache_read=read or 0,

@@ -23,6 +23,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
 from dashcam.contracts.span import LogRecord, Ref, Span, Status
 from dashcam.dialects.otlp.calm import calm_of
+from dashcam.dialects.otlp.counting import check_count
 from dashcam.dialects.otlp.json_form import read_json
 from dashcam.dialects.otlp.offload import LIMIT, take_out
 from dashcam.dialects.otlp.redact import redact
@@ -31,6 +32,8 @@ from dashcam.sdk.redaction import Redactor
 
 Form = Literal["protobuf", "json"]
 Request = TypeVar("Request", ExportTraceServiceRequest, ExportLogsServiceRequest, ExportMetricsServiceRequest)
+
+REPEATED = 64 << 20  # bytes of resources and scopes that one request may come to
 
 _TRACE_ID, _SPAN_ID = 16, 8  # bytes
 _NO_TRACE, _NO_SPAN = bytes(_TRACE_ID), bytes(_SPAN_ID)
@@ -124,6 +127,7 @@ class _Kept:
     def __init__(self, redactor: Redactor | None) -> None:
         self._redactor = redactor
         self._got = Received()
+        self._repeated = 0
         self._contents: dict[bytes, None] = {}
         self._contexts: dict[tuple[bytes, ...], None] = {}
 
@@ -138,7 +142,17 @@ class _Kept:
         scopes.append(scope)
         raw = block.SerializeToString()
         del scopes[:]
+        self._repeat(raw)
         return _Around(raw, type(block), redacted)
+
+    def _repeat(self, raw: bytes) -> None:
+        """What stands around records is kept with each scope and each orphan: a small request must not grow by that."""
+        self._repeated += len(raw)
+        if self._repeated > REPEATED:
+            raise UnreadableInput(
+                f"The resources of this request, one for each scope, come to more than {REPEATED:,} bytes. Send scopes "
+                "with large resources in requests of their own."
+            )
 
     def clean(self, message: SpanMessage | LogMessage | Resource | InstrumentationScope) -> bool:
         """Take secrets out of a message; say whether there was one."""
@@ -217,6 +231,7 @@ class _Kept:
 
     def _orphan(self, reason: str, operation: str, message: SpanMessage | LogMessage, around: _Around) -> None:
         """Keep it whole: the block around it, with this one alone."""
+        self._repeat(around.raw)
         block = around.kind.FromString(around.raw)
         if isinstance(message, SpanMessage):
             block.scope_spans[0].spans.append(message)
@@ -228,6 +243,7 @@ class _Kept:
 def _parse(kind: type[Request], body: bytes, form: Form) -> Request:
     if form == "json":
         return read_json(body, kind)
+    check_count(body)
     try:
         request: Request = kind.FromString(body)
     except DecodeError as error:

@@ -102,12 +102,13 @@ class Walk:
         if not edits:
             return given
         changed: dict[Any, Any] = {}
+        times = 1
         for key, value in items:
             name, clean = edits.get(key, (key, value))
             # Two keys may be one when their secrets are gone; neither value gets lost.
-            times = 1
             while name != key and (name in changed or name in given):
-                name, times = REDACTED * times, times + 1
+                times += 1
+                name = f"{REDACTED}_{times}"
             changed[name] = clean
         return changed
 

@@ -55,7 +55,7 @@ def search(
         raise SettingsError(f"{q!r:.40} holds no word to look for.")
     with store_of(request) as store:
         found = store.search(q, session_id=session_id, limit=min(place_of(cursor), _KEPT) + limit + 1)
-        return counted(iter(found), limit, cursor)
+        return counted((hit.plainly() for hit in found), limit, cursor)
 
 
 @get("/orphans", sync_to_thread=True, summary="Records without session, trace or step, the newest first")

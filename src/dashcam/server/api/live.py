@@ -79,6 +79,8 @@ async def _follow(
     silent = 0.0
     server = request.app.state.server
     pulse = request.app.state.setdefault("pulse", Pulse())
+    # At once, so that who listens knows that somebody speaks.
+    yield ServerSentEventMessage(comment="recording")
     try:
         while not server.draining:
             if await pulse.newest(request) == after:
@@ -102,13 +104,18 @@ async def _follow(
 
 def _look(request: Request[Any, Any, Any], wanted: LiveFilter, after: str) -> tuple[list[tuple[int, str, Any]], str]:
     with store_of(request) as store:
+        known = store.lag().projected  # before looking: what comes in between is for the next time
         found = store.changes(after, limit=CHUNK)
         sessions: dict[str, set[str]] = {}
-        told = []
+        told: list[tuple[int, str, Any]] = []
+        cursor = after
         for record in found.records:
+            if wanted.session_id is not None and record.seq > known:
+                return told, cursor  # the session of a span is known once its trace is projected
             kind, document = document_of(record)
             if _is_wanted(store, wanted, kind, document, sessions):
                 told.append((record.seq, kind, document))
+            cursor = str(record.seq)
         return told, found.cursor
 
 

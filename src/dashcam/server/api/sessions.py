@@ -14,9 +14,10 @@ from dashcam.contracts.score import Score
 from dashcam.errors import SessionNotFound, SettingsError
 from dashcam.server.api.common import Cursor, Limit, Page, Text, counted, counted_as, keyed, routes, store_of
 from dashcam.store.base import Reader, SessionFilter, SessionSummary, TraceSummary
-from dashcam.views import context, diff, timeline
+from dashcam.views import context, diff, story
 from dashcam.views.context import TurnView
 from dashcam.views.diff import SessionDiff
+from dashcam.views.story import Story
 from dashcam.views.when import millis_of
 
 _STATES = ("busy", "idle", "error")
@@ -127,13 +128,17 @@ def list_session_traces(
         return counted(iter(store.traces(session_id)), limit, cursor)
 
 
-@get("/sessions/{session_id:str}/timeline", sync_to_thread=True, summary="Its records in step order, a trace each")
+@get(
+    "/sessions/{session_id:str}/timeline",
+    sync_to_thread=True,
+    summary="Its traces whole: spans, and records in step order",
+)
 def list_timelines(
     request: Request[Any, Any, Any], session_id: str, limit: Limit = 20, cursor: Cursor = None
-) -> Page[timeline.Timeline]:
+) -> Page[Story]:
     with store_of(request) as store:
         _summary(store, session_id)
-        return counted(timeline.each_of(store, session_id), limit, cursor)
+        return counted(story.each_of(store, session_id), limit, cursor)
 
 
 @get("/sessions/{session_id:str}/scores", sync_to_thread=True, summary="What was thought of its answers")

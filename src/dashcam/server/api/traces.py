@@ -25,7 +25,8 @@ from dashcam.server.api.common import (
     store_of,
 )
 from dashcam.store.base import EventFilter, Reader, TraceFilter, TraceSummary
-from dashcam.views import timeline, waterfall
+from dashcam.views import story, waterfall
+from dashcam.views.story import Story
 from dashcam.views.waterfall import SpanDetail, SpanRow
 from dashcam.views.when import millis_of
 
@@ -87,10 +88,12 @@ def list_trace_scores(
         return counted(iter(store.scores(trace_id=store.trace(trace_id).trace_id)), limit, cursor)
 
 
-@get("/traces/{trace_id:str}/timeline", sync_to_thread=True, summary="Its records in step order")
-def get_timeline(request: Request[Any, Any, Any], trace_id: str) -> timeline.Timeline:
+@get(
+    "/traces/{trace_id:str}/timeline", sync_to_thread=True, summary="The trace whole: spans, and records in step order"
+)
+def get_timeline(request: Request[Any, Any, Any], trace_id: str) -> Story:
     with store_of(request) as store:
-        return timeline.load(store, trace_id)
+        return story.load(store, trace_id)
 
 
 @get(

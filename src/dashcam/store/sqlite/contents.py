@@ -20,6 +20,8 @@ CHUNK = 500  # digests a look-up
 PACK_BEYOND = 512  # bytes
 PACK_GAIN = 0.9  # of its size at most, or unpacking costs more than it saves
 _CRC = 4  # bytes
+_HEX = 64  # digits of a digest
+_BEGINNING = 8  # of them, that may stand for all
 
 _T = TypeVar("_T")
 
@@ -132,10 +134,14 @@ def _put_text(connection: sqlite3.Connection, table: str, text: str, at: int) ->
 
 
 def _text(connection: sqlite3.Connection, table: str, digest: str) -> str:
-    query = f"SELECT CAST(body AS BLOB) FROM {table} WHERE digest = ?"
-    row = connection.execute(query, (digest,)).fetchone()
-    if row is None:
+    """The text with this digest, or with one that begins so, where no other does."""
+    query = f"SELECT CAST(body AS BLOB) FROM {table} WHERE digest >= ? AND digest <= ? LIMIT 2"
+    digest = digest.lower()
+    end = digest if len(digest) == _HEX else digest + "g"  # no digit of a digest comes after it
+    rows = connection.execute(query, (digest, end)).fetchall() if len(digest) >= _BEGINNING else []
+    if len(rows) != 1:
         raise ContentNotFound(digest, file_of(connection))
+    (row,) = rows
     try:
         return bytes(row[0]).decode()
     except UnicodeDecodeError as error:

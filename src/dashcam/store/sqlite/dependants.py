@@ -113,8 +113,8 @@ def mark_repeats(connection: sqlite3.Connection, before: _Calls, after: _Calls) 
     new = {
         row[_RESPONSE]
         for trace_id, rows in after.items()
-        for row in rows
-        if row[_RESPONSE] is not None and (row[_CONTEXT] or row[_OUTPUT]) and row not in before[trace_id]
+        for row in set(rows) - set(before[trace_id])
+        if row[_RESPONSE] is not None and (row[_CONTEXT] or row[_OUTPUT])
     }
     found: set[str] = set()
     for chunk in chunks(sorted(new)):

@@ -107,11 +107,8 @@ class _Messages:
         self._write_tellers(strangers)
         writers = self._writers(ids)
         told = {key[0]: self._wanted[key] for key in self._wanted if writers.get(key[0]) == key[1]}
-        gone = [
-            stored[message_id]
-            for message_id in ids
-            if message_id in stored and message_id in before.keys() - writers.keys()
-        ]
+        untold = before.keys() - writers.keys()
+        gone = [stored[message_id] for message_id in ids if message_id in stored and message_id in untold]
         changed = [message for key, message in told.items() if message != stored.get(key)]
         self._remove(gone)
         upsert(self._connection, ChatMessage, changed)
