@@ -32,7 +32,7 @@ def serve(
     ] = None,
     require_key: Annotated[bool, typer.Option("--require-key", help="Ask for a key on this machine, too.")] = False,
     max_body: Annotated[int, typer.Option(metavar="MB", min=1, help="Largest body, as it is sent.")] = 32,
-    max_decompressed: Annotated[int, typer.Option(metavar="MB", min=1, help="The same, decompressed.")] = 128,
+    max_decompressed: Annotated[int, typer.Option(metavar="MB", min=1, help="The same, decompressed.")] = 64,
     max_queued: Annotated[int, typer.Option(metavar="MB", min=1, help="All bodies that wait, together.")] = 64,
     max_requests: Annotated[int, typer.Option(min=1, help="Requests at the same time.")] = 256,
     body_timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="For a body to arrive.")] = 30.0,

@@ -45,7 +45,11 @@ class Source(StrEnum):
 def export(
     sessions: Annotated[list[str], typer.Argument(metavar="SESSION_ID", help="The sessions, one or more.")],
     form: Annotated[
-        Format, typer.Option("--format", help="The format. jsonl and sqlite hold everything.")
+        Format,
+        typer.Option(
+            "--format",
+            help="The format. jsonl and sqlite hold all that was recorded, otlp the spans that were received.",
+        ),
     ] = Format.jsonl,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file instead of stdout.")

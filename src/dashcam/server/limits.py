@@ -28,7 +28,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one request, and all of them together, may take. `dashcam serve` has an option for each."""
 
     body: int = 32 << 20  # bytes as they are sent
-    inflated: int = 128 << 20  # bytes once decompressed
+    inflated: int = 64 << 20  # bytes once decompressed
     held: int = 64 << 20  # bytes of all bodies that are being read or wait to be written
     requests: int = 256  # at the same time
     body_seconds: float = 30.0  # from the first byte of a body to its last

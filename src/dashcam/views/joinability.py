@@ -28,6 +28,7 @@ _QUESTIONS = (
 SAMPLES = 5
 REASONS = 10_000  # the newest orphans, whose reasons are counted
 JOURNALS = "journals of this project"
+OPENTELEMETRY = "OpenTelemetry spans and log records"
 _OTHERWISE = "no timeline: this can't be put into the run that it belongs to"
 
 
@@ -101,11 +102,16 @@ def report_of(events: int, orphans: Sequence[Orphan], source: str) -> OrphanRepo
 
 def load(store: Reader) -> OrphanReport:
     """The report on everything in the store."""
-    names = {source.segment: source.path or JOURNALS for source in store.sources()}
+    names = {
+        source.segment: OPENTELEMETRY if source.segment == "otlp" else source.path or JOURNALS
+        for source in store.sources()
+    }
     records, lost = Counter[str](), Counter[str]()
     for figure in store.figures("source"):
         records[names[figure.by]] += figure.events + figure.orphans
         lost[names[figure.by]] += figure.orphans
+    if joined := store.spans_and_logs():
+        records[OPENTELEMETRY] += joined
     sources = [(name, count, lost[name]) for name, count in sorted(records.items())]
     operations = Counter({figure.by: figure.orphans for figure in store.figures("operation") if figure.orphans})
     report = _report(operations, list(store.orphans(limit=REASONS)), sources)

@@ -91,9 +91,24 @@ def _fill(items: Iterable[_T], limit: int) -> tuple[list[_T], bool]:
     return found, False
 
 
+def check_cursor(look_up: Callable[[str], object], cursor: str | None) -> None:
+    """Raise where what the page before ended with isn't there: an empty page would look like the end of the list."""
+    try:
+        if cursor:
+            look_up(cursor)
+    except NotFound:
+        raise _no_cursor(cursor or "") from None
+
+
+def _no_cursor(cursor: str) -> SettingsError:
+    return SettingsError(
+        f"{cursor!r:.40} is no cursor of this list. Use the `next` of the page before, or begin again."
+    )
+
+
 def place_of(cursor: str | None) -> int:
     if cursor is None:
         return 0
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 15:
-        raise SettingsError(f"{cursor!r:.40} is no cursor of this list. Use the `next` of the page before.")
+        raise _no_cursor(cursor)
     return int(cursor)

@@ -16,7 +16,18 @@ from dashcam.contracts.event import Orphan
 from dashcam.errors import SettingsError
 from dashcam.exports.formats import MEDIA_TYPES, NEED_CHAT, WRITERS
 from dashcam.exports.selection import check_sessions
-from dashcam.server.api.common import Cursor, Limit, Page, Text, counted, keyed, place_of, routes, store_of
+from dashcam.server.api.common import (
+    Cursor,
+    Limit,
+    Page,
+    Text,
+    check_cursor,
+    counted,
+    keyed,
+    place_of,
+    routes,
+    store_of,
+)
 from dashcam.store.base import Prompt, SearchHit
 from dashcam.views import joinability
 from dashcam.views.joinability import OrphanReport
@@ -76,6 +87,7 @@ def get_joinability(request: Request[Any, Any, Any]) -> OrphanReport:
 @get("/prompts", sync_to_thread=True, summary="System prompts, and where they are used; the newest first")
 def list_prompts(request: Request[Any, Any, Any], limit: Limit = 50, cursor: Cursor = None) -> Page[Prompt]:
     with store_of(request) as store:
+        check_cursor(store.system_prompt, cursor)
         found = store.prompts(limit=limit + 1, after=cursor or "")
         return keyed(found, limit, lambda each: each.digest, lambda each: each)
 

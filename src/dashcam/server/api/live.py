@@ -80,7 +80,7 @@ async def _follow(
     server = request.app.state.server
     pulse = request.app.state.setdefault("pulse", Pulse())
     # At once, so that who listens knows that somebody speaks.
-    yield ServerSentEventMessage(comment="recording")
+    yield ServerSentEventMessage(data=None, comment="recording")
     try:
         while not server.draining:
             if await pulse.newest(request) == after:

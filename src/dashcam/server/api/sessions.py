@@ -12,7 +12,18 @@ from dashcam.contracts.call import ModelCall
 from dashcam.contracts.chat import ChatMessage, ChatPart, ChatSession
 from dashcam.contracts.score import Score
 from dashcam.errors import SessionNotFound, SettingsError
-from dashcam.server.api.common import Cursor, Limit, Page, Text, counted, counted_as, keyed, routes, store_of
+from dashcam.server.api.common import (
+    Cursor,
+    Limit,
+    Page,
+    Text,
+    check_cursor,
+    counted,
+    counted_as,
+    keyed,
+    routes,
+    store_of,
+)
 from dashcam.store.base import Reader, SessionFilter, SessionSummary, TraceSummary
 from dashcam.views import context, diff, story
 from dashcam.views.context import TurnView
@@ -69,6 +80,7 @@ def list_sessions(
         limit=limit + 1, after=cursor or "",
     )  # fmt: skip
     with store_of(request) as store:
+        check_cursor(lambda each: _summary(store, each), cursor)
         return keyed(store.sessions(wanted), limit, lambda each: each.session_id, lambda each: _session(store, each))
 
 

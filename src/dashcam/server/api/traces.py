@@ -17,6 +17,7 @@ from dashcam.server.api.common import (
     Limit,
     Page,
     Text,
+    check_cursor,
     counted,
     counted_as,
     keyed,
@@ -48,6 +49,7 @@ def list_traces(
         after=cursor or "",
     )  # fmt: skip
     with store_of(request) as store:
+        check_cursor(store.trace, cursor)
         return keyed(store.trace_list(wanted), limit, lambda each: each.trace_id, lambda each: each)
 
 

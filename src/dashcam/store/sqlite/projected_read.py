@@ -52,6 +52,11 @@ def prompts(connection: sqlite3.Connection, limit: int, after: str) -> list[Prom
     return told
 
 
+def spans_and_logs(connection: sqlite3.Connection) -> int:
+    """How many there are of both."""
+    return sum(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("spans", "logs"))
+
+
 def session_by(connection: sqlite3.Connection) -> dict[str, int]:
     """How many traces found their session in which way."""
     return dict(

@@ -106,6 +106,9 @@ class SqliteReader:
     def prompts(self, *, limit: int = 100, after: str = "") -> list[Prompt]:
         return projected_read.prompts(self._connection, limit, after)
 
+    def spans_and_logs(self) -> int:
+        return projected_read.spans_and_logs(self._connection)
+
     def session_by(self) -> dict[str, int]:
         return projected_read.session_by(self._connection)
 
