@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from dashcam.record.prices import warm
 from dashcam.record.projector import GROUP, Refused, concerned, judge_all, replace
 from dashcam.record.traces import Judged
 from dashcam.store.base import Reader, Store
@@ -60,6 +61,13 @@ class Pipeline:
         (written, judged), self._under_way = self._under_way, None
         written.result()
         return list(judged.values())
+
+
+def warm_up() -> None:
+    """Load what the first trace would wait for: OpenTelemetry's messages, the dialects, the table of prices."""
+    from dashcam.record import trace_readings  # noqa: F401
+
+    warm()
 
 
 def _concern(judged: Judged, others: Iterable[Judged]) -> bool:

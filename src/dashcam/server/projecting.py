@@ -17,7 +17,8 @@ import threading
 import time
 from pathlib import Path
 
-from dashcam.record.pipeline import Pipeline
+from dashcam.record.collect import SWITCH_SECONDS
+from dashcam.record.pipeline import Pipeline, warm_up
 from dashcam.sdk.settings import settings_from
 from dashcam.server.logs import form, set_up, tell
 from dashcam.server.metrics import Metrics
@@ -168,6 +169,8 @@ def main(data: Path) -> None:
     # Rows by the thousand and hardly a circle among them: to look for circles as often as Python does costs a tenth.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    sys.setswitchinterval(SWITCH_SECONDS)  # else the writing thread waits 5 ms for the GIL at every statement
+    warm_up()
     orders = Orders()
     desks: dict[str, _Desk] = {}
     try:

@@ -23,6 +23,7 @@ MINIMUM = (3, 40, 0)
 PATIENCE = 5.0  # seconds, for a store that another process is just making or writing
 _QUEUE, _TURN = 0, 1  # bytes of a file that stand for them
 _BLINK = 0.0005  # seconds
+_POLITENESS = 1.5  # times its turn that who projects pauses, where somebody else wants to write
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
@@ -212,13 +213,18 @@ class Turns:
     """Whose turn it is, where one process appends and another projects.
 
     SQLite lets whoever asks at the right moment write next: a process that hardly pauses keeps the other out for good.
-    So who waits for its turn keeps the queue meanwhile, and who had its turn queues up. For fairness alone: SQLite's own
-    locks still keep two from writing at once, and after PATIENCE it is left to those.
+    So who waits for its turn keeps the queue meanwhile, and who had its turn queues up. And where the other was in its
+    way, who projects pauses before it comes again: senders wait for the one that appends, and nobody for a projection
+    that is a moment late. For fairness alone: SQLite's own locks still keep two from writing at once, and after
+    PATIENCE it is left to those.
     """
 
     def __init__(self, folder: Path, *, shared: bool) -> None:
         self._path = folder / "turns.lock"
         self._fd = -1
+        self._is_polite = shared
+        self._pause = self._began = 0.0  # seconds
+        self._was_held_up = False
         if shared:
             self._open(os.O_CREAT)
 
@@ -227,14 +233,19 @@ class Turns:
         if self._fd < 0:
             self._open()
         if self._fd >= 0:
-            deadline = time.monotonic() + PATIENCE
-            self._wait(_QUEUE, deadline)
-            self._wait(_TURN, deadline)
+            time.sleep(self._pause)
+            asked = time.monotonic()
+            self._wait(_QUEUE, asked + PATIENCE)
+            self._wait(_TURN, asked + PATIENCE)
             self._free(_QUEUE)
+            self._began = time.monotonic()
+            self._was_held_up = self._began - asked > _BLINK
 
     def give(self) -> None:
         if self._fd >= 0:
             self._free(_TURN)
+            took = time.monotonic() - self._began
+            self._pause = took * _POLITENESS if self._is_polite and self._was_held_up else 0.0
 
     def close(self) -> None:
         if self._fd >= 0:
