@@ -69,7 +69,9 @@ class TraceNotFound(NotFound):
     """No record of this trace is in the store."""
 
     def __init__(self, trace_id: str, where: str) -> None:
-        super().__init__(f"No trace {trace_id!r} in {where}. List traces with: dashcam session SESSION_ID")
+        super().__init__(
+            f"No trace {trace_id!r} in {where}, or several that begin so. List traces with: dashcam traces"
+        )
 
 
 class SessionNotFound(NotFound):
@@ -83,7 +85,10 @@ class ContentNotFound(NotFound):
     """No content or context with this digest is in the store."""
 
     def __init__(self, digest: str, where: str) -> None:
-        super().__init__(f"No content {digest} in {where}. Check the store with: dashcam verify")
+        super().__init__(
+            f"No content {digest!r:.80} in {where}, or several that begin so. List system prompts with: dashcam prompts; "
+            "check the store with: dashcam verify"
+        )
 
 
 class KeyNotFound(NotFound):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from rich.console import Console
@@ -79,10 +79,13 @@ def print_columns(rows: list[tuple[Text, ...]], right: Iterable[int] = ()) -> No
     right = set(right)
     if out.is_terminal:
         table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1))
-        for index in range(len(rows[0]) if rows else 0):
-            table.add_column(
-                justify="right" if index in right else "left", overflow="fold", no_wrap=index < len(rows[0]) - 1
-            )
+        last = len(rows[0]) - 1 if rows else -1
+        for index in range(last + 1):
+            # What stands first is mostly an id, of no use when it is cut; of others a cut is marked.
+            whole = max(row[0].cell_len for row in rows) if index == 0 and last else None
+            overflow: Literal["fold", "ellipsis"] = "fold" if index == last else "ellipsis"
+            justify: Literal["left", "right"] = "right" if index in right else "left"
+            table.add_column(justify=justify, overflow=overflow, no_wrap=index < last, min_width=whole)
         for row in rows:
             table.add_row(*row)
         out.print(table)

@@ -27,7 +27,7 @@ _TEXTS = ("span_id", "message_id", "provider", "wire", "response_id", "stop_reas
     "output_digest",
 )
 UNANSWERED = "no answer was recorded"
-GROUP = 20  # traces that are replaced in one transaction, so that who appends waits for about 15 ms at most
+GROUP = 20  # traces that are replaced in one transaction, so that who appends waits for some 20 ms at most
 
 Refused = Callable[[str, Exception], None]
 

@@ -23,7 +23,8 @@ MINIMUM = (3, 40, 0)
 PATIENCE = 5.0  # seconds, for a store that another process is just making or writing
 _QUEUE, _TURN = 0, 1  # bytes of a file that stand for them
 _BLINK = 0.0005  # seconds
-_POLITENESS = 1.5  # times its turn that who projects pauses, where somebody else wants to write
+_POLITENESS = 15  # times its turn that who projects pauses, where somebody else always wants to write
+_MEMORY = 0.15  # weight of the last turn in how often somebody did
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
@@ -213,9 +214,9 @@ class Turns:
     """Whose turn it is, where one process appends and another projects.
 
     SQLite lets whoever asks at the right moment write next: a process that hardly pauses keeps the other out for good.
-    So who waits for its turn keeps the queue meanwhile, and who had its turn queues up. And where the other was in its
-    way, who projects pauses before it comes again: senders wait for the one that appends, and nobody for a projection
-    that is a moment late. For fairness alone: SQLite's own locks still keep two from writing at once, and after
+    So who waits for its turn keeps the queue meanwhile, and who had its turn queues up. And the more often the
+    other was in its way, the longer who projects pauses before it comes again: senders wait for the one that appends,
+    and nobody for a projection that is a moment late. For fairness alone: SQLite's own locks still keep two from writing at once, and after
     PATIENCE it is left to those.
     """
 
@@ -224,7 +225,7 @@ class Turns:
         self._fd = -1
         self._is_polite = shared
         self._pause = self._began = 0.0  # seconds
-        self._was_held_up = False
+        self._pressure = 0.0  # how often the other was in the way of late, from 0 to 1
         if shared:
             self._open(os.O_CREAT)
 
@@ -239,13 +240,13 @@ class Turns:
             self._wait(_TURN, asked + PATIENCE)
             self._free(_QUEUE)
             self._began = time.monotonic()
-            self._was_held_up = self._began - asked > _BLINK
+            self._pressure += _MEMORY * ((self._began - asked > _BLINK) - self._pressure)
 
     def give(self) -> None:
         if self._fd >= 0:
             self._free(_TURN)
             took = time.monotonic() - self._began
-            self._pause = took * _POLITENESS if self._is_polite and self._was_held_up else 0.0
+            self._pause = took * _POLITENESS * self._pressure**2 if self._is_polite else 0.0
 
     def close(self) -> None:
         if self._fd >= 0:
