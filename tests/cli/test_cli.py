@@ -243,6 +243,7 @@ def commands() -> list[str]:
     return [str(command.callback.__name__) for command in app.registered_commands if command.callback]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", commands())
 def test_every_command_has_json_help_and_a_place_in_the_docs(command: str) -> None:
     done = run(command, "--help")

@@ -19,6 +19,8 @@ from dashcam.store.control import FRESH, Control
 
 DOCS = Path(__file__).parents[2] / "docs" / "keys.md"
 
+pytestmark = pytest.mark.slow
+
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "dashcam", "keys", *arguments]
