@@ -22,6 +22,8 @@ from sender_sessions import DATA, SENDERS, receive
 
 Told = set[tuple[bytes, bytes]]
 
+pytestmark = pytest.mark.slow
+
 
 def told_in(requests: Iterable[ExportTraceServiceRequest]) -> Told:
     """Each span with the resource and scope around it, as bytes."""

@@ -641,6 +641,7 @@ def _steps(draw: st.DrawFn) -> list[Step]:
     return list(found.values())
 
 
+@pytest.mark.slow
 @given(_steps(), st.randoms())
 def test_whatever_spans_say_comes_out_the_same_in_any_order(steps: list[Step], random: Any) -> None:
     projection = told(*steps)
